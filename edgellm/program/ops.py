@@ -15,6 +15,8 @@ from typing import Literal
 
 Activation = Literal["silu", "gelu"]
 RopeStyle = Literal["norm", "neox"]
+ScaleUse = Literal["product", "sum", "unused"]
+"""What a matrix's scale tensor multiplies: the product alone, the product and the bias, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,17 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class MatMul:
-    """``out[r] = (weight @ x[r]) * scale + bias``; weight ``(n_in, n_out)``, scale ``(1,)``, bias ``(n_out,)``."""
+    """``out[r] = (weight @ x[r]) * scale + bias``; weight ``(n_in, n_out)``, scale ``(1,)``, bias ``(n_out,)``.
+
+    With `scaled_bias` it is ``(weight @ x[r] + bias) * scale``.
+    """
 
     out: str
     x: str
     weight: str
     bias: str | None = None
     scale: str | None = None
+    scaled_bias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,16 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionScale:
+    """``out[r] = x[r] * (1 + factor * ln(1 + floor(position[r] / period)))``: queries sharpened with distance."""
+
+    out: str
+    x: str
+    factor: float
+    period: int
+
+
+@dataclass(frozen=True, slots=True)
 class Glu:
     """``out = activation(gate) * up``; ``gelu`` is the tanh form."""
 
@@ -155,7 +171,7 @@ class SelectRows:
     x: str
 
 
-Op = Embed | MatMul | RmsNorm | Rope | Attention | Add | Scale | Glu | Softcap | SelectRows
+Op = Embed | MatMul | RmsNorm | Rope | Attention | Add | Scale | PositionScale | Glu | Softcap | SelectRows
 
 INPUTS: dict[type, tuple[str, ...]] = {
     Embed: (),
@@ -165,6 +181,7 @@ INPUTS: dict[type, tuple[str, ...]] = {
     Attention: ("q", "k", "v"),
     Add: ("a", "b"),
     Scale: ("x",),
+    PositionScale: ("x",),
     Glu: ("gate", "up"),
     Softcap: ("x",),
     SelectRows: ("x",),

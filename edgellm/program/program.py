@@ -14,10 +14,12 @@ from edgellm.program.ops import (
     KVState,
     MatMul,
     Op,
+    PositionScale,
     RmsNorm,
     Rope,
     RopeSpec,
     Scale,
+    ScaleUse,
     SelectRows,
     Softcap,
 )
@@ -69,7 +71,7 @@ class ProgramBuilder:
         self._widths: dict[str, int] = {}
         self._weights: dict[str, tuple[int, ...]] = {}
         self._states: dict[str, KVState] = {}
-        self._ignored: list[str] = []
+        self._ignored: dict[str, None] = {}
 
     def has(self, tensor: str) -> bool:
         """Return whether the file holds `tensor`."""
@@ -77,14 +79,16 @@ class ProgramBuilder:
 
     def ignore(self, *patterns: str) -> None:
         """Accept tensors that match `patterns` though no op reads them."""
-        self._ignored.extend(patterns)
+        self._ignored.update(dict.fromkeys(patterns))
 
     def embed(self, weight: str, n_embd: int, n_vocab: int) -> Value:
         """Look up each row's token."""
         self._need(weight, (n_embd, n_vocab))
         return self._add(Embed(self._name("embed"), weight), n_embd)
 
-    def matmul(self, x: Value, stem: str, n_out: int, *, weight: str | None = None) -> Value:
+    def matmul(
+        self, x: Value, stem: str, n_out: int, *, weight: str | None = None, scale_use: ScaleUse = "product"
+    ) -> Value:
         """Multiply by ``stem.weight``; ``stem.scale`` and ``stem.bias`` take part where the file has them.
 
         `weight` names another tensor to use as the matrix (an output head tied to the embedding).
@@ -92,8 +96,9 @@ class ProgramBuilder:
         matrix = weight or f"{stem}.weight"
         self._need(matrix, (x.width, n_out))
         bias = self._optional(f"{stem}.bias", (n_out,))
-        scale = self._optional(f"{stem}.scale", (1,))
-        return self._add(MatMul(self._name(stem), x.name, matrix, bias, scale), n_out)
+        scale = None if scale_use == "unused" else self._optional(f"{stem}.scale", (1,))
+        scaled_bias = scale_use == "sum" and scale is not None and bias is not None
+        return self._add(MatMul(self._name(stem), x.name, matrix, bias, scale, scaled_bias), n_out)
 
     def rms_norm(self, x: Value, weight: str | None, eps: float, size: int | None = None) -> Value:
         """Normalise each row, or each run of `size` values (per-head norms)."""
@@ -123,6 +128,10 @@ class ProgramBuilder:
     def scale(self, x: Value, factor: float) -> Value:
         """Multiply by a constant; a factor of one adds no op."""
         return x if factor == 1.0 else self._add(Scale(self._name("scale"), x.name, factor), x.width)
+
+    def position_scale(self, x: Value, factor: float, period: int) -> Value:
+        """Multiply each row by a factor that grows by steps of `period` positions."""
+        return self._add(PositionScale(self._name("temper"), x.name, factor, period), x.width)
 
     def glu(self, gate: Value, up: Value, activation: Activation) -> Value:
         """Gate `up` with an activation."""
@@ -161,7 +170,8 @@ class ProgramBuilder:
         return Value(op.out, width)
 
     def _need(self, tensor: str, shape: tuple[int, ...]) -> None:
-        self._weights[tensor] = shape
+        if self._weights.setdefault(tensor, shape) != shape:
+            raise ValueError(f"{tensor} is used as {self._weights[tensor]} and as {shape}")
 
     def _optional(self, tensor: str, shape: tuple[int, ...]) -> str | None:
         if not self.has(tensor):

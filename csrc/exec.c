@@ -1,0 +1,234 @@
+/* The executor's life: allocate once, run steps, give everything back. */
+#include "exec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trig.h"
+
+/* Zeroed, 64-byte aligned memory that goes with the executor.  Large blocks come from the system untouched,
+ * so that pages nobody uses cost nothing. */
+static void *hold(edge_exec *e, size_t count, size_t bytes) {
+    if (bytes && count > (SIZE_MAX - 64) / bytes) return NULL;
+    if (e->n_blocks == e->block_room) {
+        int room = e->block_room ? 2 * e->block_room : 64;
+        void **more = realloc(e->blocks, (size_t)room * sizeof *more);
+        if (!more) return NULL;
+        e->blocks = more;
+        e->block_room = room;
+    }
+    void *block = calloc(1, count * bytes + 64);
+    if (!block) return NULL;
+    e->blocks[e->n_blocks++] = block;
+    e->own_bytes += count * bytes;
+    return (void *)(((uintptr_t)block + 63) & ~(uintptr_t)63);
+}
+
+static void *copy(edge_exec *e, const void *from, int32_t n, size_t bytes) {
+    void *to = hold(e, (size_t)n, bytes);
+    if (to && n) memcpy(to, from, (size_t)n * bytes);
+    return to;
+}
+
+static int copy_model(edge_exec *e, const edge_model *m) {
+    edge_model *c = &e->model;
+    *c = *m;
+    edge_rope *ropes = copy(e, m->ropes, m->n_ropes, sizeof *ropes);
+    c->ops = copy(e, m->ops, m->n_ops, sizeof *m->ops);
+    c->weights = copy(e, m->weights, m->n_weights, sizeof *m->weights);
+    c->slot_width = copy(e, m->slot_width, m->n_slots, sizeof *m->slot_width);
+    c->states = copy(e, m->states, m->n_states, sizeof *m->states);
+    c->pages = copy(e, m->pages, m->n_groups, sizeof *m->pages);
+    c->ropes = ropes;
+    if (!c->ops || !c->weights || !c->slot_width || !c->states || !c->pages || !ropes) return 0;
+    for (int i = 0; i < m->n_ropes; i++)
+        if (!(ropes[i].inv_freq = copy(e, m->ropes[i].inv_freq, m->ropes[i].n_rot / 2, sizeof(double)))) return 0;
+    return 1;
+}
+
+static int hold_act(edge_exec *e, int32_t n_in) {
+    size_t rows = (size_t)e->model.max_rows, nb = (size_t)n_in / 32;
+    e->act.n_block = 0;
+    return (e->act.q = hold(e, rows, nb * 32)) && (e->act.d = hold(e, rows, nb * 4)) &&
+           (e->act.sum32 = hold(e, rows, nb * 4)) && (e->act.sum16 = hold(e, rows, nb * 8)) &&
+           (e->act.isum32 = hold(e, rows, nb * 4)) && (e->act.isum16 = hold(e, rows, nb * 8));
+}
+
+static int hold_buffers(edge_exec *e) {
+    const edge_model *m = &e->model;
+    size_t rows = (size_t)m->max_rows, element = m->kv_f32 ? 4 : 2;
+    int32_t tile_in = 0;
+    for (int i = 0; i < m->n_ops; i++) {
+        const edge_op *op = &m->ops[i];
+        if (op->kind == EDGE_OP_MATMUL && m->weights[op->weight].type != EDGE_F32) {
+            int32_t n_in = (int32_t)m->weights[op->weight].n_in;
+            if (n_in > tile_in) tile_in = n_in;
+        }
+        if (op->kind == EDGE_OP_ATTENTION) {
+            const edge_state *s = &m->states[op->state];
+            int32_t group = op->n_head / s->n_head_kv;
+            if (s->head_dim_v > e->max_head_dim_v) e->max_head_dim_v = s->head_dim_v;
+            if (group > e->max_queries) e->max_queries = group;
+        }
+    }
+    if (e->max_queries < EDGE_JOB_QUERIES) e->max_queries = EDGE_JOB_QUERIES;
+    e->scratch_bytes = edge_attend_scratch(e->max_head_dim_v, e->max_queries);
+    if (e->scratch_bytes < edge_tile_bytes(tile_in)) e->scratch_bytes = edge_tile_bytes(tile_in);
+    e->scratch_bytes = (e->scratch_bytes + 4095) & ~(size_t)4095;
+
+    e->slots = hold(e, (size_t)m->n_slots, sizeof *e->slots);
+    e->angles = hold(e, (size_t)m->n_ropes, sizeof *e->angles);
+    e->keys = hold(e, (size_t)m->n_states, sizeof *e->keys);
+    e->values = hold(e, (size_t)m->n_states, sizeof *e->values);
+    e->next = hold(e, 2 * (size_t)m->n_ops, sizeof *e->next);
+    e->parts = hold(e, EDGE_PARTS, sizeof *e->parts);
+    e->part_values = hold(e, EDGE_PARTS, (size_t)e->max_head_dim_v * 4);
+    e->scratch = hold(e, EDGE_MAX_THREADS, e->scratch_bytes);
+    if (!e->slots || !e->angles || !e->keys || !e->values || !e->next || !e->parts || !e->part_values || !e->scratch)
+        return 0;
+    if (!hold_act(e, tile_in)) return 0;
+    for (int i = 0; i < m->n_slots; i++)
+        if (!(e->slots[i] = hold(e, rows, (size_t)m->slot_width[i] * 4))) return 0;
+    for (int i = 0; i < m->n_ropes; i++)
+        if (!(e->angles[i] = hold(e, rows, (size_t)m->ropes[i].n_rot * 4))) return 0;
+    for (int i = 0; i < m->n_states; i++) {
+        const edge_state *s = &m->states[i];
+        size_t head = (size_t)m->pages[s->group] * (size_t)s->n_head_kv * EDGE_PAGE;
+        size_t before = e->own_bytes;
+        if (!(e->keys[i] = hold(e, head, (size_t)s->head_dim * element))) return 0;
+        if (!(e->values[i] = hold(e, head, (size_t)s->head_dim_v * element))) return 0;
+        e->kv_bytes += e->own_bytes - before;
+    }
+    return 1;
+}
+
+int edge_exec_new(const edge_model *model, const edge_kernels *kernels, edge_exec **out, char *message, size_t size) {
+    *out = NULL;
+    int rc = edge_check_model(model, kernels, message, size);
+    if (rc) return rc;
+    edge_exec *e = calloc(1, sizeof *e);
+    if (e) {
+        e->kernels = kernels;
+        if (copy_model(e, model) && hold_buffers(e)) {
+            *out = e;
+            return EDGE_OK;
+        }
+        edge_exec_free(e);
+    }
+    snprintf(message, size, "out of memory for the key/value cache and work space");
+    return EDGE_NO_MEMORY;
+}
+
+void edge_exec_free(edge_exec *e) {
+    if (!e) return;
+    for (int i = 0; i < e->n_blocks; i++) free(e->blocks[i]);
+    free(e->blocks);
+    free(e);
+}
+
+void edge_exec_memory(const edge_exec *e, size_t *kv, size_t *scratch) {
+    *kv = e->kv_bytes;
+    *scratch = e->own_bytes - e->kv_bytes;
+}
+
+void edge_exec_cancel(edge_exec *e) { atomic_store(&e->cancelled, 1); }
+
+static void run(void *context, int thread, edge_team *team) {
+    edge_step *step = context;
+    edge_exec *e = step->exec;
+    edge_run_angles(step, thread, edge_team_size(team));
+    edge_team_barrier(team);
+    for (int i = 0; i < e->model.n_ops; i++) {
+        edge_run_op(step, i, thread, team);
+        if (e->model.ops[i].flags & EDGE_FLAG_NO_WAIT) continue;
+        /* One thread decides, and names the op: a thread that is late at an earlier barrier must not leave there. */
+        if (thread == 0 && atomic_load_explicit(&e->cancelled, memory_order_relaxed))
+            atomic_store_explicit(&step->stop_at, i, memory_order_relaxed);
+        edge_team_barrier(team);
+        if (atomic_load_explicit(&step->stop_at, memory_order_relaxed) <= i) return;
+    }
+}
+
+int edge_exec_step(edge_exec *e, const edge_batch *batch, char *message, size_t size) {
+    int rc = edge_check_batch(e, batch, message, size);
+    if (rc) return rc;
+    int32_t *rows = malloc(2 * (size_t)batch->n_rows * sizeof *rows);
+    if (!rows) {
+        snprintf(message, size, "out of memory for a step of %d rows", batch->n_rows);
+        return EDGE_NO_MEMORY;
+    }
+    int32_t *positions = rows, *owner = rows + batch->n_rows;
+    for (int s = 0, r = 0; s < batch->n_segments; s++)
+        for (int i = 0; i < batch->segments[s].n_rows; i++, r++) {
+            positions[r] = batch->segments[s].start + i;
+            owner[r] = s;
+        }
+    for (int i = 0; i < 2 * e->model.n_ops; i++) atomic_store_explicit(&e->next[i], 0, memory_order_relaxed);
+    edge_step step = {.exec = e, .batch = batch, .positions = positions, .owner = owner};
+    atomic_store(&e->cancelled, 0);
+    atomic_store(&step.stop_at, INT32_MAX);
+    edge_pool_run(batch->threads, run, &step);
+    free(rows);
+    /* A cancel counts for the step that runs, also when it came too late to cut it short. */
+    return atomic_exchange(&e->cancelled, 0) ? EDGE_CANCELLED : EDGE_OK;
+}
+
+static int check_pages(const edge_exec *e, int group, const int32_t *pages, int n, char *message, size_t size) {
+    if (group < 0 || group >= e->model.n_groups) {
+        snprintf(message, size, "there is no page group %d", group);
+        return EDGE_INVALID;
+    }
+    for (int i = 0; i < n; i++)
+        if (pages[i] < 0 || pages[i] >= e->model.pages[group]) {
+            snprintf(message, size, "page %d is outside of 0..%d", pages[i], e->model.pages[group] - 1);
+            return EDGE_INVALID;
+        }
+    return EDGE_OK;
+}
+
+int edge_exec_copy_pages(edge_exec *e, int group, const int32_t *pairs, int n, char *message, size_t size) {
+    int rc = check_pages(e, group, pairs, 2 * n, message, size);
+    if (rc) return rc;
+    for (int s = 0; s < e->model.n_states; s++) {
+        const edge_state *st = &e->model.states[s];
+        if (st->group != group) continue;
+        size_t row = (size_t)st->n_head_kv * EDGE_PAGE * (e->model.kv_f32 ? 4 : 2);
+        size_t k = row * (size_t)st->head_dim, v = row * (size_t)st->head_dim_v;
+        for (int i = 0; i < n; i++) {
+            size_t from = (size_t)pairs[2 * i], to = (size_t)pairs[2 * i + 1];
+            if (from == to) continue;
+            memcpy((char *)e->keys[s] + to * k, (char *)e->keys[s] + from * k, k);
+            memcpy((char *)e->values[s] + to * v, (char *)e->values[s] + from * v, v);
+        }
+    }
+    return EDGE_OK;
+}
+
+int edge_exec_rotate_keys(edge_exec *e, int group, const int32_t *pages, int n, int delta, char *message,
+                          size_t size) {
+    int rc = check_pages(e, group, pages, n, message, size);
+    if (rc) return rc;
+    for (int s = 0; s < e->model.n_states; s++) {
+        const edge_state *st = &e->model.states[s];
+        if (st->group != group || st->rope < 0) continue;
+        const edge_rope *rope = &e->model.ropes[st->rope];
+        float *cs = malloc((size_t)rope->n_rot * sizeof *cs);
+        if (!cs) {
+            snprintf(message, size, "out of memory");
+            return EDGE_NO_MEMORY;
+        }
+        for (int i = 0; i < rope->n_rot / 2; i++) { /* the keys carry the magnitude already */
+            double sine, cosine;
+            edge_sincos(delta * rope->inv_freq[i], &sine, &cosine);
+            cs[2 * i] = (float)cosine;
+            cs[2 * i + 1] = (float)sine;
+        }
+        edge_kv kv = {.k = e->keys[s], .v = e->values[s], .n_head_kv = st->n_head_kv, .head_dim = st->head_dim,
+                      .head_dim_v = st->head_dim_v};
+        for (int i = 0; i < n; i++)
+            e->kernels->kv_rotate[e->model.kv_f32](&kv, pages[i], cs, rope->n_rot, rope->neox);
+        free(cs);
+    }
+    return EDGE_OK;
+}

@@ -1,0 +1,75 @@
+/* What the parts of the executor share: description, buffers and one step's view of them. */
+#ifndef EDGE_EXEC_H
+#define EDGE_EXEC_H
+
+#include <stdatomic.h>
+
+#include "edgellm.h"
+#include "pool.h"
+
+/* Queries of one attention job, and the partial results kept when spans go to several threads. */
+enum { EDGE_JOB_QUERIES = 32, EDGE_PARTS = 8192 };
+
+struct edge_exec {
+    const edge_kernels *kernels;
+    edge_model model; /* its arrays are copies, owned by `blocks` */
+    float **slots;    /* [n_slots] each [max_rows][width] */
+    float **angles;   /* [n_ropes] cosine and sine of each row's position */
+    void **keys, **values; /* [n_states] */
+    edge_act act;
+    edge_part *parts;  /* [EDGE_PARTS] */
+    float *part_values; /* [EDGE_PARTS][max_head_dim_v] */
+    uint8_t *scratch;  /* [EDGE_MAX_THREADS] of scratch_bytes, touched only by threads that run */
+    size_t scratch_bytes, kv_bytes, own_bytes;
+    int32_t max_head_dim_v;
+    int32_t max_queries; /* of one attention job */
+    atomic_int *next;  /* [2 * n_ops] work counters of a step */
+    atomic_int cancelled;
+    void **blocks; /* everything allocated */
+    int n_blocks, block_room;
+};
+
+/* One step as the threads see it. */
+typedef struct {
+    edge_exec *exec;
+    const edge_batch *batch;
+    const int32_t *positions; /* of each row */
+    const int32_t *owner;     /* segment of each row */
+    atomic_int stop_at;       /* op after which every thread leaves */
+} edge_step;
+
+/* Share number `thread` of `n` shares of total, aligned to `unit`. */
+static inline void edge_share(int64_t total, int64_t unit, int thread, int n, int64_t *from, int64_t *to) {
+    int64_t units = (total + unit - 1) / unit;
+    *from = units * thread / n * unit;
+    *to = units * (thread + 1) / n * unit;
+    if (*from > total) *from = total;
+    if (*to > total) *to = total;
+}
+
+/* A value's rows: a slot, or the caller's logits. */
+static inline float *edge_value(const edge_step *step, int32_t slot) {
+    return slot == EDGE_LOGITS ? step->batch->logits : step->exec->slots[slot];
+}
+
+static inline const int32_t *edge_table(const edge_step *step, int segment, int group) {
+    const edge_batch *b = step->batch;
+    return b->tables + b->table_starts[(int64_t)segment * step->exec->model.n_groups + group];
+}
+
+static inline uint8_t *edge_thread_scratch(const edge_exec *e, int thread) {
+    return e->scratch + (size_t)thread * e->scratch_bytes;
+}
+
+/* exec_ops.c: run one op on this thread; attention.c: the op with barriers inside. */
+void edge_run_op(edge_step *step, int index, int thread, edge_team *team);
+void edge_run_attention(edge_step *step, int index, int thread, edge_team *team);
+void edge_run_angles(edge_step *step, int thread, int n);
+
+/* exec_check.c: EDGE_OK or an error with its message. */
+int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, size_t size);
+int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size);
+
+size_t edge_attend_scratch(int32_t max_head_dim_v, int32_t max_queries);
+
+#endif

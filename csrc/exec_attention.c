@@ -1,0 +1,162 @@
+/* The attention op: store keys and values, then share heads, rows and, where those are few, spans.
+ *
+ * Whoever computes a span, spans are merged in ascending order, so sharing does not change a bit.
+ */
+#include "exec.h"
+
+size_t edge_attend_scratch(int32_t max_head_dim_v, int32_t max_queries) {
+    size_t dv = (size_t)max_head_dim_v, q = (size_t)max_queries;
+    return sizeof(float) * (q * dv + EDGE_QUERIES * (EDGE_SPAN + dv)) + q * sizeof(edge_part) + 256;
+}
+
+typedef struct {
+    edge_step *step;
+    const edge_op *op;
+    const edge_state *state;
+    edge_kv kv;
+    const float *q;
+    float *out;
+    int group; /* query heads per key head */
+    int q_width;
+} edge_view;
+
+static edge_view view(edge_step *step, const edge_op *op) {
+    edge_exec *e = step->exec;
+    const edge_state *s = &e->model.states[op->state];
+    edge_view v = {.step = step, .op = op, .state = s, .q = edge_value(step, op->a), .out = edge_value(step, op->out)};
+    v.group = op->n_head / s->n_head_kv;
+    v.q_width = op->n_head * s->head_dim;
+    v.kv = (edge_kv){.k = e->keys[op->state], .v = e->values[op->state], .n_head_kv = s->n_head_kv,
+                     .head_dim = s->head_dim, .head_dim_v = s->head_dim_v, .window = s->window, .scale = op->f0,
+                     .softcap = op->f1};
+    return v;
+}
+
+static void store(edge_view *v, int thread, int n) {
+    edge_step *step = v->step;
+    const edge_state *s = v->state;
+    const float *k = edge_value(step, v->op->b), *val = edge_value(step, v->op->c);
+    int64_t from, to, kw = s->n_head_kv * s->head_dim, vw = s->n_head_kv * s->head_dim_v;
+    edge_share(step->batch->n_rows, 1, thread, n, &from, &to);
+    for (int64_t r = from; r < to; r++) {
+        int32_t at = step->positions[r], page = edge_table(step, step->owner[r], s->group)[at / EDGE_PAGE];
+        step->exec->kernels->kv_store[step->exec->model.kv_f32](k + r * kw, val + r * vw, &v->kv, page,
+                                                                at % EDGE_PAGE);
+    }
+}
+
+/* The first position a query sees. */
+static int first_visible(const edge_view *v, int position) {
+    return v->kv.window && position >= v->kv.window ? position - v->kv.window + 1 : 0;
+}
+
+/* Queries of rows row0..row1-1 (one segment) and key head h, over spans span0..span1-1; merged into part, acc. */
+static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1, edge_part *part, float *acc,
+                   float *scratch) {
+    edge_step *step = v->step;
+    int dv = v->state->head_dim_v, total = (row1 - row0) * v->group;
+    v->kv.pages = edge_table(step, step->owner[row0], v->state->group);
+    for (int i = 0; i < total; i++) part[i] = (edge_part){0.0f, -1.0f};
+    for (int span = span0; span < span1; span++) {
+        for (int i = 0; i < total; i += EDGE_QUERIES) {
+            const float *q[EDGE_QUERIES];
+            int first[EDGE_QUERIES], last[EDGE_QUERIES], n = total - i < EDGE_QUERIES ? total - i : EDGE_QUERIES;
+            float *to[EDGE_QUERIES];
+            for (int j = 0; j < n; j++) {
+                int row = row0 + (i + j) / v->group, head = h * v->group + (i + j) % v->group;
+                q[j] = v->q + (int64_t)row * v->q_width + head * v->state->head_dim;
+                last[j] = step->positions[row];
+                first[j] = first_visible(v, last[j]);
+                to[j] = acc + (int64_t)(i + j) * dv;
+            }
+            step->exec->kernels->attend[step->exec->model.kv_f32](&v->kv, h, n, q, first, last, span, part + i, to,
+                                                                  scratch);
+        }
+    }
+}
+
+static void write(const edge_view *v, int row0, int query, int h, const edge_part *part, const float *acc) {
+    int row = row0 + query / v->group, head = h * v->group + query % v->group, dv = v->state->head_dim_v;
+    v->step->exec->kernels->finish(part, acc, v->out + ((int64_t)row * v->op->n_head + head) * dv, dv);
+}
+
+static int span_of(int position) { return position / EDGE_SPAN; }
+
+/* Rows of one job, all of one segment: whole blocks counted from the segment's first row. */
+typedef struct {
+    int row0, row1;
+} edge_rows;
+
+static int block_rows(const edge_view *v) {
+    int rows = EDGE_JOB_QUERIES / v->group;
+    return rows < 1 ? 1 : rows;
+}
+
+static edge_rows find_block(const edge_view *v, int block) {
+    const edge_batch *b = v->step->batch;
+    int per = block_rows(v), row = 0;
+    for (int s = 0; s < b->n_segments; s++) {
+        int blocks = (b->segments[s].n_rows + per - 1) / per;
+        if (block < blocks) {
+            int end = row + b->segments[s].n_rows, row0 = row + block * per;
+            return (edge_rows){row0, row0 + per < end ? row0 + per : end};
+        }
+        block -= blocks;
+        row += b->segments[s].n_rows;
+    }
+    return (edge_rows){0, 0};
+}
+
+void edge_run_attention(edge_step *step, int index, int thread, edge_team *team) {
+    edge_exec *e = step->exec;
+    edge_view v = view(step, &e->model.ops[index]);
+    int n = edge_team_size(team), heads = v.state->n_head_kv, dv = v.state->head_dim_v;
+    store(&v, thread, n);
+    edge_team_barrier(team);
+
+    int blocks = 0, spans = 1, per = block_rows(&v);
+    for (int s = 0; s < step->batch->n_segments; s++) {
+        const edge_segment *g = &step->batch->segments[s];
+        int last = g->start + g->n_rows - 1, span = span_of(last) - span_of(first_visible(&v, g->start)) + 1;
+        blocks += (g->n_rows + per - 1) / per;
+        if (span > spans) spans = span;
+    }
+    float *acc = (float *)(void *)edge_thread_scratch(e, thread);
+    float *scratch = acc + (size_t)e->max_queries * (size_t)dv;
+    edge_part *part = (edge_part *)(void *)(scratch + EDGE_QUERIES * (EDGE_SPAN + dv));
+    int jobs = blocks * heads;
+    int queries = per * v.group; /* of one whole job: the stride of what is kept */
+    int split = jobs < 4 * n && spans > 1 && n > 1 && (int64_t)jobs * queries * spans <= EDGE_PARTS;
+    atomic_int *next = &e->next[2 * index];
+    if (!split) {
+        for (int job; (job = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < jobs;) {
+            /* The last rows see most: begin with them, so that no thread is left with the longest job. */
+            edge_rows r = find_block(&v, blocks - 1 - job / heads);
+            int h = job % heads, last = step->positions[r.row1 - 1];
+            attend(&v, r.row0, r.row1, h, span_of(first_visible(&v, step->positions[r.row0])), span_of(last) + 1, part,
+                   acc, scratch);
+            for (int i = 0; i < (r.row1 - r.row0) * v.group; i++) write(&v, r.row0, i, h, part + i, acc + (size_t)i * (size_t)dv);
+        }
+        return;
+    }
+    for (int job; (job = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < jobs * spans;) {
+        int span = job % spans, which = job / spans, h = which % heads;
+        edge_rows r = find_block(&v, which / heads);
+        int at = span + span_of(first_visible(&v, step->positions[r.row0]));
+        size_t keep = ((size_t)which * (size_t)spans + (size_t)span) * (size_t)queries;
+        attend(&v, r.row0, r.row1, h, at, at + 1, e->parts + keep, e->part_values + keep * (size_t)dv, scratch);
+    }
+    edge_team_barrier(team);
+    for (int which; (which = atomic_fetch_add_explicit(next + 1, 1, memory_order_relaxed)) < jobs;) {
+        edge_rows r = find_block(&v, which / heads);
+        int h = which % heads;
+        for (int i = 0; i < (r.row1 - r.row0) * v.group; i++) {
+            part[0] = (edge_part){0.0f, -1.0f};
+            for (int span = 0; span < spans; span++) {
+                size_t from = ((size_t)which * (size_t)spans + (size_t)span) * (size_t)queries + (size_t)i;
+                e->kernels->merge(part, acc, e->parts + from, e->part_values + from * (size_t)dv, dv);
+            }
+            write(&v, r.row0, i, h, part, acc);
+        }
+    }
+}

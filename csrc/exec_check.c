@@ -1,0 +1,209 @@
+/* Everything that comes from outside is checked here, before it is used. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "exec.h"
+
+typedef struct {
+    const edge_model *m;
+    const edge_kernels *k;
+    char *message;
+    size_t size;
+} checker;
+
+static int fail(const checker *c, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->message, c->size, format, args);
+    va_end(args);
+    return EDGE_INVALID;
+}
+
+#define NEED(condition, ...) \
+    do {                     \
+        if (!(condition)) return fail(c, __VA_ARGS__); \
+    } while (0)
+
+enum { MOST = 1 << 30 }; /* a width, count or length above this is nonsense, and its products fit in 64 bits */
+
+static int in(int32_t i, int32_t n) { return i >= 0 && i < n; }
+
+static int check_weight(const checker *c, int i) {
+    const edge_weight *w = &c->m->weights[i];
+    NEED(w->type >= 0 && w->type < EDGE_N_TYPES && c->k->matmul[w->type], "weight %d has type %d, which has no kernel", i,
+         w->type);
+    NEED(w->n_in > 0 && w->n_in <= MOST && w->n_out > 0 && w->n_out <= MOST, "weight %d has a bad shape", i);
+    static const struct {
+        int16_t type, block, bytes;
+    } blocks[] = {{EDGE_F32, 1, 4},      {EDGE_F16, 1, 2},      {EDGE_BF16, 1, 2},     {EDGE_Q4_0, 32, 18},
+                  {EDGE_Q4_1, 32, 20},   {EDGE_Q5_0, 32, 22},   {EDGE_Q5_1, 32, 24},   {EDGE_Q8_0, 32, 34},
+                  {EDGE_Q2_K, 256, 84},  {EDGE_Q3_K, 256, 110}, {EDGE_Q4_K, 256, 144}, {EDGE_Q5_K, 256, 176},
+                  {EDGE_Q6_K, 256, 210}};
+    for (size_t t = 0; t < sizeof blocks / sizeof *blocks; t++) {
+        if (blocks[t].type != w->type) continue;
+        NEED(w->n_in % blocks[t].block == 0 && w->row_bytes == (size_t)(w->n_in / blocks[t].block * blocks[t].bytes),
+             "weight %d has rows of %zu bytes, which do not hold %lld values of type %d", i, w->row_bytes,
+             (long long)w->n_in, w->type);
+        NEED(w->n_bytes / w->row_bytes >= (size_t)w->n_out, "weight %d has %zu bytes, too few for %lld rows", i,
+             w->n_bytes, (long long)w->n_out);
+        return EDGE_OK;
+    }
+    return fail(c, "weight %d has type %d, whose size is unknown", i, w->type);
+}
+
+static int check_parts(const checker *c) {
+    const edge_model *m = c->m;
+    NEED(m->n_ops > 0 && m->n_ops <= 1 << 20 && m->n_weights >= 0 && m->n_slots >= 0 && m->n_states >= 0 &&
+             m->n_ropes >= 0 && m->n_groups >= 0,
+         "a count is negative");
+    NEED(m->max_rows > 0 && m->max_rows <= 1 << 20, "max_rows is %d", m->max_rows);
+    NEED(m->n_vocab > 0 && m->n_vocab <= MOST, "n_vocab is %d", m->n_vocab);
+    NEED(m->kv_f32 == 0 || m->kv_f32 == 1, "kv_f32 is %d", m->kv_f32);
+    for (int i = 0; i < m->n_slots; i++)
+        NEED(m->slot_width[i] > 0 && m->slot_width[i] <= MOST, "slot %d has width %d", i, m->slot_width[i]);
+    for (int i = 0; i < m->n_groups; i++)
+        NEED(m->pages[i] > 0 && m->pages[i] <= MOST / EDGE_PAGE, "group %d has %d pages", i, m->pages[i]);
+    for (int i = 0; i < m->n_ropes; i++)
+        NEED(m->ropes[i].n_rot > 0 && m->ropes[i].n_rot <= 1 << 16 && m->ropes[i].n_rot % 2 == 0,
+             "rope %d turns %d values", i, m->ropes[i].n_rot);
+    for (int i = 0; i < m->n_states; i++) {
+        const edge_state *s = &m->states[i];
+        NEED(s->n_head_kv > 0 && s->n_head_kv <= 1 << 16 && s->head_dim > 0 && s->head_dim <= 1 << 14 &&
+                 s->head_dim_v > 0 && s->head_dim_v <= 1 << 14,
+             "state %d has a bad shape", i);
+        NEED(in(s->group, m->n_groups) && s->window >= 0, "state %d has no such group or window", i);
+        NEED(s->rope == -1 || (in(s->rope, m->n_ropes) && m->ropes[s->rope].n_rot <= s->head_dim),
+             "state %d has no such rope", i);
+    }
+    for (int i = 0; i < m->n_weights; i++) {
+        int rc = check_weight(c, i);
+        if (rc) return rc;
+    }
+    return EDGE_OK;
+}
+
+/* The width of a value, or 0 where there is none. */
+static int32_t width_of(const edge_model *m, int32_t slot) {
+    if (slot == EDGE_LOGITS) return m->n_vocab;
+    return in(slot, m->n_slots) ? m->slot_width[slot] : 0;
+}
+
+static int check_vector(const checker *c, int op, int32_t weight, int64_t n) {
+    if (weight == -1) return EDGE_OK;
+    NEED(in(weight, c->m->n_weights), "op %d has no weight %d", op, weight);
+    const edge_weight *w = &c->m->weights[weight];
+    NEED(w->type == EDGE_F32 && w->n_out == 1 && w->n_in == n, "op %d wants a float vector of %lld", op, (long long)n);
+    return EDGE_OK;
+}
+
+static int check_op(const checker *c, int i) {
+    const edge_model *m = c->m;
+    const edge_op *op = &m->ops[i];
+    int rc, reads_a = op->kind != EDGE_OP_EMBED, reads_b = op->kind == EDGE_OP_ADD || op->kind == EDGE_OP_GLU;
+    NEED(in(op->kind, EDGE_OP_COUNT), "op %d has unknown kind %d", i, op->kind);
+    NEED(op->width > 0, "op %d has width %d", i, op->width);
+    NEED(op->out != EDGE_LOGITS || (op->flags & EDGE_FLAG_WANTED), "op %d would write every row to the logits", i);
+    NEED(op->kind == EDGE_OP_QUANTIZE || width_of(m, op->out) >= op->width, "op %d writes past slot %d", i, op->out);
+    int32_t a = op->width;
+    if (op->kind == EDGE_OP_MATMUL) {
+        NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
+        const edge_weight *w = &m->weights[op->weight];
+        NEED(w->n_out == op->width, "op %d has width %d, its weight %lld rows", i, op->width, (long long)w->n_out);
+        a = (int32_t)w->n_in;
+        if ((rc = check_vector(c, i, op->scale, 1))) return rc;
+        if ((rc = check_vector(c, i, op->bias, op->width))) return rc;
+    }
+    if (op->kind == EDGE_OP_EMBED) {
+        NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
+        NEED(m->weights[op->weight].n_in == op->width && m->weights[op->weight].n_out >= m->n_vocab,
+             "op %d: the embedding has the wrong shape", i);
+    }
+    if (op->kind == EDGE_OP_QUANTIZE) NEED(op->width % 32 == 0, "op %d quantizes %d values", i, op->width);
+    if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_ROPE)
+        NEED(op->size > 0 && op->width % op->size == 0, "op %d has runs of %d in %d", i, op->size, op->width);
+    if (op->kind == EDGE_OP_POSITION_SCALE)
+        NEED(op->size > 0 && !(op->flags & EDGE_FLAG_WANTED), "op %d scales by steps of %d positions", i, op->size);
+    if (op->kind == EDGE_OP_RMS_NORM && (rc = check_vector(c, i, op->weight, op->size))) return rc;
+    if (op->kind == EDGE_OP_ROPE)
+        NEED(in(op->rope, m->n_ropes) && m->ropes[op->rope].n_rot <= op->size && !(op->flags & EDGE_FLAG_WANTED),
+             "op %d has no such rope", i);
+    if (op->kind == EDGE_OP_ATTENTION) {
+        NEED(in(op->state, m->n_states), "op %d has no state %d", i, op->state);
+        const edge_state *s = &m->states[op->state];
+        NEED(op->n_head > 0 && op->n_head <= 1 << 16 && op->n_head % s->n_head_kv == 0, "op %d has %d heads", i,
+             op->n_head);
+        NEED((int64_t)op->n_head * s->head_dim_v == op->width, "op %d has the wrong width", i);
+        int64_t q = (int64_t)op->n_head * s->head_dim;
+        NEED(q <= MOST && width_of(m, op->b) >= s->n_head_kv * s->head_dim &&
+                 width_of(m, op->c) >= s->n_head_kv * s->head_dim_v,
+             "op %d reads past its keys or values", i);
+        NEED(!(op->flags & EDGE_FLAG_WANTED), "op %d attends with wanted rows only", i);
+        a = (int32_t)q;
+    }
+    if (reads_a) NEED(width_of(m, op->a) >= a, "op %d reads past slot %d", i, op->a);
+    if (reads_b) NEED(width_of(m, op->b) >= op->width, "op %d reads past slot %d", i, op->b);
+    return EDGE_OK;
+}
+
+int edge_check_weight(const edge_weight *w, const edge_kernels *k, char *message, size_t size) {
+    edge_model m = {.weights = w, .n_weights = 1};
+    checker c = {&m, k, message, size};
+    return check_weight(&c, 0);
+}
+
+int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, size_t size) {
+    checker c = {m, k, message, size};
+    int rc = check_parts(&c);
+    int32_t quantized = 0;
+    for (int i = 0; !rc && i < m->n_ops; i++) {
+        rc = check_op(&c, i);
+        if (rc) break;
+        const edge_op *op = &m->ops[i];
+        if (op->kind == EDGE_OP_QUANTIZE) quantized = op->width;
+        if (op->kind != EDGE_OP_MATMUL) continue;
+        const edge_weight *w = &m->weights[op->weight];
+        int floats = w->type == EDGE_F32 || w->type == EDGE_F16 || w->type == EDGE_BF16;
+        if (!floats && quantized != w->n_in) rc = fail(&c, "op %d: its input was not quantized before", i);
+    }
+    return rc;
+}
+
+int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size) {
+    const edge_model *m = &e->model;
+    checker checking = {m, e->kernels, message, size}, *c = &checking;
+    NEED(b->n_rows > 0 && b->n_rows <= m->max_rows, "a step has %d rows, at most %d are possible", b->n_rows,
+         m->max_rows);
+    NEED(b->threads > 0 && b->threads <= EDGE_MAX_THREADS, "threads is %d", b->threads);
+    NEED(b->n_wanted >= 0 && b->n_wanted <= b->n_rows, "%d rows are wanted of %d", b->n_wanted, b->n_rows);
+    for (int i = 0; i < b->n_rows; i++)
+        NEED(in(b->tokens[i], m->n_vocab), "token %d is outside of 0..%d", b->tokens[i], m->n_vocab - 1);
+    for (int i = 0; i < b->n_wanted; i++)
+        NEED(in(b->wanted[i], b->n_rows) && (!i || b->wanted[i] > b->wanted[i - 1]), "wanted row %d is out of order",
+             b->wanted[i]);
+    int64_t rows = 0;
+    for (int s = 0; s < b->n_segments; s++) {
+        const edge_segment *g = &b->segments[s];
+        NEED(g->n_rows > 0 && g->start >= 0 && g->n_rows <= MOST - g->start, "segment %d is %d rows from %d", s,
+             g->n_rows, g->start);
+        rows += g->n_rows;
+    }
+    NEED(rows == b->n_rows, "the segments have %lld rows, the step %d", (long long)rows, b->n_rows);
+    for (int s = 0; s < b->n_segments; s++) {
+        const edge_segment *g = &b->segments[s];
+        int32_t last = (g->start + g->n_rows - 1) / EDGE_PAGE;
+        for (int i = 0; i < m->n_groups; i++) {
+            int64_t at = (int64_t)s * m->n_groups + i, from = b->table_starts[at], to = b->table_starts[at + 1];
+            NEED(from >= 0 && from <= to && to <= b->n_tables && to - from > last,
+                 "the page table of segment %d, group %d is too short", s, i);
+        }
+        for (int i = 0; i < m->n_states; i++) {
+            const edge_state *st = &m->states[i];
+            const int32_t *table = b->tables + b->table_starts[(int64_t)s * m->n_groups + st->group];
+            int32_t first = st->window && g->start >= st->window ? (g->start - st->window + 1) / EDGE_PAGE : 0;
+            for (int32_t p = first; p <= last; p++)
+                NEED(in(table[p], m->pages[st->group]), "segment %d sees page %d of group %d, which is not there", s,
+                     table[p], st->group);
+        }
+    }
+    return EDGE_OK;
+}

@@ -1,0 +1,161 @@
+/* Matmul kernels of one block type; include with T defined to its name in quants.h.
+ *
+ * The order of every output element, whichever kernel computes it: blocks of 32 in ascending order; in a
+ * block the integer sums are exact, then
+ *     t   = isum * ws               (two scales: t = fma(isum1, ws1, isum0 * ws0))
+ *     acc = fma(t, d, acc)          d: the activation block's scale
+ *     acc = fma(wm, d * sum, acc)   where the type has mins (two scales: for each half)
+ */
+#define T_(name) EDGE_PASTE(T, name)
+enum {
+    T_(U8_OFF) = T_(SIGNED) && SIGNED_AS_UNSIGNED ? 128 : T_(OFF),
+};
+
+INLINE void T_(row_pointers)(const edge_matrix *w, int tile, const uint8_t *row[16]) {
+    for (int r = 0; r < 16; r++) {
+        int n = 16 * tile + r;
+        row[r] = w->data + w->row_bytes * (size_t)(n < w->n_out ? n : w->n_out - 1);
+    }
+}
+
+INLINE vf T_(update)(vf acc, vf t, const edge_act *act, size_t at, const float *wm) {
+    acc = vf_fma(t, vf_set1(act->d[at]), acc);
+    if (T_(MIN) && T_(SUB) == 1) acc = vf_fma(vf_load(wm), vf_set1(act->sum32[at]), acc);
+    if (T_(MIN) && T_(SUB) == 2) {
+        acc = vf_fma(vf_load(wm), vf_set1(act->sum16[2 * at]), acc);
+        acc = vf_fma(vf_load(wm + LANES), vf_set1(act->sum16[2 * at + 1]), acc);
+    }
+    return acc;
+}
+
+/* Few rows: the weights are unpacked in registers, 16 rows at a time. */
+INLINE void T_(few)(const edge_matrix *w, const edge_act *act, int rows, float *out, int tile) {
+    const uint8_t *row[16];
+    T_(row_pointers)(w, tile, row);
+    int nb = act->n_block;
+    for (int a = 0; a < rows; a++) {
+        size_t base = (size_t)a * (size_t)nb;
+        vf acc = vf_zero();
+        for (int b0 = 0; b0 < nb; b0 += 8) {
+            float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
+            int n = nb - b0 < 8 ? nb - b0 : 8;
+            for (int r = 0; r < 16; r++) T_(scales)(row[r], b0, n, ws + r, wm + r);
+            for (int i = 0; i < n; i++) {
+                size_t at = base + (size_t)(b0 + i);
+                vb x = vb_load((const uint8_t *)act->q + 32 * at);
+                vp p[16];
+                UNROLL for (int r = 0; r < 16; r++) p[r] = vb_dot(T_(load)(row[r], b0 + i), x, T_(SIGNED));
+                vi lo, hi;
+                vp_reduce(p, &lo, &hi);
+                const float *s = ws + i * T_(SUB) * LANES;
+                vf t;
+                if (T_(SUB) == 1) {
+                    vi sum = vi_add(lo, hi);
+                    if (T_(U8_OFF)) sum = vi_add(sum, vi_set1(-T_(U8_OFF) * act->isum32[at]));
+                    t = vf_mul(vi_to_vf(sum), vf_load(s));
+                } else {
+                    if (T_(U8_OFF)) {
+                        lo = vi_add(lo, vi_set1(-T_(U8_OFF) * act->isum16[2 * at]));
+                        hi = vi_add(hi, vi_set1(-T_(U8_OFF) * act->isum16[2 * at + 1]));
+                    }
+                    t = vf_fma(vi_to_vf(hi), vf_load(s + LANES), vf_mul(vi_to_vf(lo), vf_load(s)));
+                }
+                acc = T_(update)(acc, t, act, at, wm + i * T_(SUB) * LANES);
+            }
+        }
+        store_tile(w, acc, tile, out + (size_t)a * (size_t)w->n_out);
+    }
+}
+
+/* Many rows: unpack 16 weight rows once; byte 4*r+k of vector j of a block is weight 4*j+k of row r. */
+INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, float *ws, float *wm) {
+    const uint8_t *row[16];
+    T_(row_pointers)(w, tile, row);
+    for (int b = 0; b < nb; b += 8) {
+        int n = nb - b < 8 ? nb - b : 8;
+        for (int r = 0; r < 16; r++)
+            T_(scales)(row[r], b, n, ws + b * T_(SUB) * LANES + r, wm + b * T_(SUB) * LANES + r);
+    }
+    for (int b = 0; b < nb; b++) {
+        uint32_t t[16][8], *to = (uint32_t *)(void *)(bytes + (size_t)b * 512);
+        for (int r = 0; r < 16; r++) {
+            vb u = T_(load)(row[r], b);
+            if (T_(SIGNED) && SIGNED_AS_UNSIGNED) u = vb_xor(u, vb_set1(0x80));
+            vb_store((uint8_t *)t[r], u);
+        }
+        for (int j = 0; j < 8; j++)
+            for (int r = 0; r < 16; r++) to[16 * j + r] = t[r][j];
+    }
+}
+
+INLINE void T_(rows)(const edge_matrix *w, const edge_act *act, int a0, const int R, float *out, int tile,
+                     const uint8_t *bytes, const float *ws, const float *wm) {
+    int nb = act->n_block;
+    vf acc[TILE_ROWS];
+    UNROLL for (int r = 0; r < R; r++) acc[r] = vf_zero();
+    for (int b = 0; b < nb; b++) {
+        size_t at = (size_t)a0 * (size_t)nb + (size_t)b;
+        const int8_t *q = act->q + 32 * at;
+        const uint8_t *v = bytes + (size_t)b * 512;
+        const float *s = ws + b * T_(SUB) * LANES, *m = wm + b * T_(SUB) * LANES;
+        vi sum[TILE_ROWS];
+        vf t[TILE_ROWS];
+        UNROLL for (int half = 0; half < T_(SUB); half++) {
+            UNROLL for (int r = 0; r < R; r++) {
+                size_t ar = at + (size_t)r * (size_t)nb;
+                if (!T_(U8_OFF)) sum[r] = vi_zero();
+                else sum[r] = vi_set1(-T_(U8_OFF) * (T_(SUB) == 1 ? act->isum32[ar] : act->isum16[2 * ar + (size_t)half]));
+            }
+            UNROLL for (int j = 0; j < 8 / T_(SUB); j++) {
+                int k = half * 4 + j;
+                UNROLL for (int r = 0; r < R; r++)
+                    sum[r] = vi_dot4(sum[r], v + 64 * k, q + (size_t)r * (size_t)nb * 32 + 4 * k, T_(SIGNED));
+            }
+            UNROLL for (int r = 0; r < R; r++) {
+                vf scale = vf_load(s + half * LANES), x = vi_to_vf(sum[r]);
+                t[r] = half ? vf_fma(x, scale, t[r]) : vf_mul(x, scale);
+            }
+        }
+        UNROLL for (int r = 0; r < R; r++) acc[r] = T_(update)(acc[r], t[r], act, at + (size_t)r * (size_t)nb, m);
+    }
+    UNROLL for (int r = 0; r < R; r++) store_tile(w, acc[r], tile, out + (size_t)(a0 + r) * (size_t)w->n_out);
+}
+
+static void T_(matmul)(const edge_matrix *w, const float *x, const edge_act *act, int rows, float *out, int tile0,
+                       int tile1, void *scratch) {
+    (void)x;
+    uint8_t *bytes = scratch;
+    float *ws = (float *)(void *)(bytes + (size_t)act->n_block * 512);
+    float *wm = ws + (size_t)act->n_block * T_(SUB) * LANES;
+    for (int tile = tile0; tile < tile1; tile++) {
+        if (rows <= FEW_ROWS) {
+            T_(few)(w, act, rows, out, tile);
+            continue;
+        }
+        T_(unpack)(w, act->n_block, tile, bytes, ws, wm);
+        int a = 0;
+        for (; a + TILE_ROWS <= rows; a += TILE_ROWS) T_(rows)(w, act, a, TILE_ROWS, out, tile, bytes, ws, wm);
+        for (; a + 4 <= rows; a += 4) T_(rows)(w, act, a, 4, out, tile, bytes, ws, wm);
+        for (; a < rows; a++) T_(rows)(w, act, a, 1, out, tile, bytes, ws, wm);
+    }
+}
+
+static void T_(dequantize)(const uint8_t *row, float *out, int n) {
+    for (int b0 = 0; b0 < n / 32; b0 += 8) {
+        float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
+        int count = n / 32 - b0 < 8 ? n / 32 - b0 : 8;
+        T_(scales)(row, b0, count, ws, wm);
+        for (int i = 0; i < count; i++) {
+            uint8_t u[32];
+            vb_store(u, T_(load)(row, b0 + i));
+            for (int k = 0; k < 32; k++) {
+                int s = (i * T_(SUB) + (T_(SUB) == 2 ? k / 16 : 0)) * LANES;
+                int q = T_(SIGNED) ? (int8_t)u[k] : u[k] - T_(OFF);
+                float y = ws[s] * (float)q;
+                out[32 * (b0 + i) + k] = T_(MIN) ? y + wm[s] : y;
+            }
+        }
+    }
+}
+#undef T_
+#undef T

@@ -1,0 +1,114 @@
+/* AVX-512 F, BW, DQ, VL and VNNI. */
+#include <immintrin.h>
+
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __m256i vb;
+typedef __m256i vp;
+
+/* Signed weight bytes are stored plus 128, because vpdpbusd wants one unsigned side. */
+#define SIGNED_AS_UNSIGNED 1
+/* Activation rows of one pass of the many-row kernels. */
+#define TILE_ROWS 12
+#define FLOAT_ROWS 6
+
+INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
+INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }
+INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+INLINE void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+INLINE vf vf_abs(vf a) { return _mm512_abs_ps(a); }
+INLINE vf vf_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+INLINE vf vf_copysign(vf a, vf s) {
+    return _mm512_or_ps(a, _mm512_and_ps(s, _mm512_set1_ps(-0.0f)));
+}
+INLINE vf vf_if_lt(vf a, vf b, vf yes, vf no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+/* Lanes first..last-1 keep x, the others become `other`. */
+INLINE vf vf_keep(vf x, int first, int last, float other) {
+    __mmask16 m = (__mmask16)((0xFFFFu << first) & (0xFFFFu >> (16 - last)));
+    return _mm512_mask_blend_ps(m, _mm512_set1_ps(other), x);
+}
+INLINE vi vf_to_vi(vf a) { return _mm512_cvtps_epi32(a); }
+INLINE vf vf_shift_exponent(vi n) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
+}
+INLINE vf vf_from_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+INLINE void vf_to_f16(uint16_t *p, vf x) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE vf vf_from_bf16(const uint16_t *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+INLINE float f32_from_f16(uint16_t h) { return _cvtsh_ss(h); }
+
+INLINE float vf_sum(vf x) {
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+INLINE float vf_hmax(vf x) { return _mm512_reduce_max_ps(x); }
+
+INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
+INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+INLINE vf vi_to_vf(vi a) { return _mm512_cvtepi32_ps(a); }
+/* Saturating narrowing of 16 int32 to int8. */
+INLINE void vi_store_i8(int8_t *p, vi a) { _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(a)); }
+
+/* acc[row] += four unsigned weight bytes of each of 16 rows times four activations. */
+INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+    (void)is_signed;
+    int32_t a;
+    memcpy(&a, act, sizeof a);
+    return _mm512_dpbusd_epi32(acc, _mm512_load_si512((const void *)tile), _mm512_set1_epi32(a));
+}
+
+INLINE vb vb_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+INLINE void vb_store(uint8_t *p, vb x) { _mm256_storeu_si256((__m256i *)p, x); }
+INLINE vb vb_set1(uint8_t x) { return _mm256_set1_epi8((char)x); }
+INLINE vb vb_and(vb a, vb b) { return _mm256_and_si256(a, b); }
+INLINE vb vb_or(vb a, vb b) { return _mm256_or_si256(a, b); }
+INLINE vb vb_xor(vb a, vb b) { return _mm256_xor_si256(a, b); }
+/* Shifts move bits within 16-bit units: mask what came over the byte border. */
+#define vb_shr(x, n) _mm256_srli_epi16((x), (n))
+#define vb_shl(x, n) _mm256_slli_epi16((x), (n))
+INLINE vb vb_shr_by(vb x, int n) { return _mm256_srl_epi16(x, _mm_cvtsi32_si128(n)); }
+/* 16 bytes of nibbles: the low ones first, then the high ones. */
+INLINE vb vb_nibbles(const uint8_t *p) {
+    __m128i x = _mm_loadu_si128((const __m128i *)p);
+    __m256i y = _mm256_inserti128_si256(_mm256_castsi128_si256(x), _mm_srli_epi16(x, 4), 1);
+    return _mm256_and_si256(y, _mm256_set1_epi8(15));
+}
+/* Bit i of a 32-bit word becomes `value` in byte i. */
+INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
+    uint32_t m;
+    memcpy(&m, p, sizeof m);
+    return _mm256_maskz_set1_epi8(m, (char)value);
+}
+
+INLINE vp vb_dot(vb w, vb act, int is_signed) {
+    if (is_signed) w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
+    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, act);
+}
+INLINE __m512i sum_rows4_(__m512i a, __m512i b, __m512i c, __m512i d) {
+    __m512i x = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    __m512i y = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+}
+INLINE __m512i join_(__m256i a, __m256i b) { return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1); }
+/* lo[row] and hi[row]: the sums of the two halves of each of 16 rows. */
+INLINE void vp_reduce(const vp p[16], vi *lo, vi *hi) {
+    __m512i u = sum_rows4_(join_(p[0], p[4]), join_(p[1], p[5]), join_(p[2], p[6]), join_(p[3], p[7]));
+    __m512i v = sum_rows4_(join_(p[8], p[12]), join_(p[9], p[13]), join_(p[10], p[14]), join_(p[11], p[15]));
+    *lo = _mm512_shuffle_i32x4(u, v, 0x88);
+    *hi = _mm512_shuffle_i32x4(u, v, 0xDD);
+}

@@ -1,0 +1,140 @@
+/* Plain C: the meaning of every operation, and what runs where nothing better does. */
+typedef struct { float v[16]; } vf;
+typedef struct { int32_t v[16]; } vi;
+typedef struct { uint8_t v[32]; } vb;
+typedef struct { int32_t v[2]; } vp;
+
+#define SIGNED_AS_UNSIGNED 0
+#define TILE_ROWS 4
+#define FLOAT_ROWS 2
+
+#define EACH(n) for (int i = 0; i < (n); i++)
+#define VF1(expr) do { vf r; EACH(16) r.v[i] = (expr); return r; } while (0)
+INLINE vf vf_zero(void) { VF1(0.0f); }
+INLINE vf vf_set1(float x) { VF1(x); }
+INLINE vf vf_load(const float *p) { VF1(p[i]); }
+INLINE void vf_store(float *p, vf x) { memcpy(p, x.v, sizeof x.v); }
+INLINE vf vf_add(vf x, vf y) { VF1(x.v[i] + y.v[i]); }
+INLINE vf vf_sub(vf x, vf y) { VF1(x.v[i] - y.v[i]); }
+INLINE vf vf_mul(vf x, vf y) { VF1(x.v[i] * y.v[i]); }
+INLINE vf vf_div(vf x, vf y) { VF1(x.v[i] / y.v[i]); }
+INLINE vf vf_fma(vf x, vf y, vf z) { VF1(fmaf(x.v[i], y.v[i], z.v[i])); }
+/* The second operand where one is NaN, as x86 has it. */
+INLINE vf vf_max(vf x, vf y) { VF1(x.v[i] > y.v[i] ? x.v[i] : y.v[i]); }
+INLINE vf vf_min(vf x, vf y) { VF1(x.v[i] < y.v[i] ? x.v[i] : y.v[i]); }
+INLINE vf vf_abs(vf x) { VF1(fabsf(x.v[i])); }
+INLINE vf vf_round(vf x) { VF1(rintf(x.v[i])); }
+INLINE vf vf_copysign(vf x, vf s) { VF1(copysignf(x.v[i], s.v[i])); }
+INLINE vf vf_if_lt(vf x, vf y, vf yes, vf no) { VF1(x.v[i] < y.v[i] ? yes.v[i] : no.v[i]); }
+INLINE vf vf_keep(vf x, int first, int last, float other) { VF1(i >= first && i < last ? x.v[i] : other); }
+/* As x86 converts: to nearest, and the most negative integer for what does not fit. */
+INLINE vi vf_to_vi(vf x) {
+    vi r;
+    EACH(16) {
+        float f = rintf(x.v[i]);
+        r.v[i] = f >= -2147483648.0f && f < 2147483648.0f ? (int32_t)f : INT32_MIN;
+    }
+    return r;
+}
+INLINE vf vf_shift_exponent(vi n) {
+    vf r;
+    EACH(16) {
+        uint32_t u = ((uint32_t)n.v[i] + 127u) << 23;
+        memcpy(&r.v[i], &u, 4);
+    }
+    return r;
+}
+
+INLINE float f32_from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = (h >> 10) & 31, m = h & 0x3FF, u;
+    if (e == 31) {
+        u = sign | 0x7F800000u | (m ? (m << 13) | 0x400000u : 0);
+    } else if (e) {
+        u = sign | ((e + 112) << 23) | (m << 13);
+    } else {
+        float f = (float)m * 5.9604644775390625e-8f;
+        memcpy(&u, &f, 4);
+        u |= sign;
+    }
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+INLINE uint16_t f16_from_f32(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    uint32_t sign = (u >> 16) & 0x8000u;
+    u &= 0x7FFFFFFFu;
+    if (u >= 0x7F800000u) return (uint16_t)(sign | 0x7C00u | (u > 0x7F800000u ? 0x200u | ((u >> 13) & 0x3FFu) : 0));
+    if (u >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u);
+    if (u < 0x38800000u) { /* subnormal: the float adder rounds for us */
+        float t;
+        memcpy(&t, &u, 4);
+        t += 0.5f;
+        uint32_t b;
+        memcpy(&b, &t, 4);
+        return (uint16_t)(sign | (b - 0x3F000000u));
+    }
+    u += 0xFFFu + ((u >> 13) & 1u);
+    return (uint16_t)(sign | ((u - 0x38000000u) >> 13));
+}
+INLINE vf vf_from_f16(const uint16_t *p) { VF1(f32_from_f16(p[i])); }
+INLINE void vf_to_f16(uint16_t *p, vf x) { EACH(16) p[i] = f16_from_f32(x.v[i]); }
+INLINE vf vf_from_bf16(const uint16_t *p) {
+    vf r;
+    EACH(16) {
+        uint32_t u = (uint32_t)p[i] << 16;
+        memcpy(&r.v[i], &u, 4);
+    }
+    return r;
+}
+
+INLINE float vf_sum(vf x) {
+    for (int n = 8; n; n >>= 1) EACH(n) x.v[i] = x.v[i] + x.v[i + n];
+    return x.v[0];
+}
+INLINE float vf_hmax(vf x) {
+    for (int n = 8; n; n >>= 1) EACH(n) x.v[i] = x.v[i] > x.v[i + n] ? x.v[i] : x.v[i + n];
+    return x.v[0];
+}
+
+INLINE vi vi_zero(void) { return (vi){{0}}; }
+INLINE vi vi_set1(int32_t x) { vi r; EACH(16) r.v[i] = x; return r; }
+INLINE vi vi_add(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] + y.v[i]; return r; }
+INLINE vf vi_to_vf(vi x) { VF1((float)x.v[i]); }
+INLINE void vi_store_i8(int8_t *p, vi x) {
+    EACH(16) p[i] = (int8_t)(x.v[i] > 127 ? 127 : x.v[i] < -128 ? -128 : x.v[i]);
+}
+INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+    if (is_signed) {
+        EACH(16) for (int k = 0; k < 4; k++) acc.v[i] += (int32_t)(int8_t)tile[4 * i + k] * act[k];
+    } else {
+        EACH(16) for (int k = 0; k < 4; k++) acc.v[i] += (int32_t)tile[4 * i + k] * act[k];
+    }
+    return acc;
+}
+
+#define VB1(expr) do { vb r; EACH(32) r.v[i] = (uint8_t)(expr); return r; } while (0)
+INLINE vb vb_load(const uint8_t *p) { VB1(p[i]); }
+INLINE void vb_store(uint8_t *p, vb x) { memcpy(p, x.v, 32); }
+INLINE vb vb_set1(uint8_t x) { VB1(x); }
+INLINE vb vb_and(vb x, vb y) { VB1(x.v[i] & y.v[i]); }
+INLINE vb vb_or(vb x, vb y) { VB1(x.v[i] | y.v[i]); }
+INLINE vb vb_xor(vb x, vb y) { VB1(x.v[i] ^ y.v[i]); }
+INLINE vb vb_shr(vb x, int n) { VB1(x.v[i] >> n); }
+INLINE vb vb_shl(vb x, int n) { VB1(x.v[i] << n); }
+INLINE vb vb_shr_by(vb x, int n) { VB1(x.v[i] >> n); }
+INLINE vb vb_nibbles(const uint8_t *p) { VB1(i < 16 ? p[i] & 15 : p[i - 16] >> 4); }
+INLINE vb vb_bits(const uint8_t *p, uint8_t value) { VB1((p[i >> 3] >> (i & 7)) & 1 ? value : 0); }
+
+INLINE vp vb_dot(vb w, vb act, int is_signed) {
+    vp r = {{0, 0}};
+    EACH(32) r.v[i >> 4] += (is_signed ? (int32_t)(int8_t)w.v[i] : (int32_t)w.v[i]) * (int8_t)act.v[i];
+    return r;
+}
+INLINE void vp_reduce(const vp p[16], vi *lo, vi *hi) {
+    EACH(16) {
+        lo->v[i] = p[i].v[0];
+        hi->v[i] = p[i].v[1];
+    }
+}

@@ -1,0 +1,121 @@
+/* AArch64 NEON with the dot-product instructions: a virtual vector is four registers. */
+#include <arm_neon.h>
+
+typedef struct { float32x4_t v[4]; } vf;
+typedef struct { int32x4_t v[4]; } vi;
+typedef struct { uint8x16_t a, b; } vb;
+typedef struct { int32x4_t a, b; } vp;
+
+#define SIGNED_AS_UNSIGNED 0
+#define TILE_ROWS 4
+#define FLOAT_ROWS 2
+
+#define EACH4 for (int i = 0; i < 4; i++)
+#define VF4(expr) do { vf r; EACH4 r.v[i] = (expr); return r; } while (0)
+INLINE vf vf_zero(void) { VF4(vdupq_n_f32(0.0f)); }
+INLINE vf vf_set1(float x) { VF4(vdupq_n_f32(x)); }
+INLINE vf vf_load(const float *p) { VF4(vld1q_f32(p + 4 * i)); }
+INLINE void vf_store(float *p, vf x) { EACH4 vst1q_f32(p + 4 * i, x.v[i]); }
+INLINE vf vf_add(vf x, vf y) { VF4(vaddq_f32(x.v[i], y.v[i])); }
+INLINE vf vf_sub(vf x, vf y) { VF4(vsubq_f32(x.v[i], y.v[i])); }
+INLINE vf vf_mul(vf x, vf y) { VF4(vmulq_f32(x.v[i], y.v[i])); }
+INLINE vf vf_div(vf x, vf y) { VF4(vdivq_f32(x.v[i], y.v[i])); }
+INLINE vf vf_fma(vf x, vf y, vf z) { VF4(vfmaq_f32(z.v[i], x.v[i], y.v[i])); }
+/* Compare and select: the second operand where one is NaN, as x86 has it. */
+INLINE vf vf_max(vf x, vf y) { VF4(vbslq_f32(vcgtq_f32(x.v[i], y.v[i]), x.v[i], y.v[i])); }
+INLINE vf vf_min(vf x, vf y) { VF4(vbslq_f32(vcltq_f32(x.v[i], y.v[i]), x.v[i], y.v[i])); }
+INLINE vf vf_abs(vf x) { VF4(vabsq_f32(x.v[i])); }
+INLINE vf vf_round(vf x) { VF4(vrndnq_f32(x.v[i])); }
+INLINE vf vf_copysign(vf x, vf s) { VF4(vbslq_f32(vdupq_n_u32(0x80000000u), s.v[i], x.v[i])); }
+INLINE vf vf_if_lt(vf x, vf y, vf yes, vf no) { VF4(vbslq_f32(vcltq_f32(x.v[i], y.v[i]), yes.v[i], no.v[i])); }
+INLINE vf vf_keep(vf x, int first, int last, float other) {
+    float t[16];
+    vf_store(t, x);
+    for (int i = 0; i < 16; i++) t[i] = i >= first && i < last ? t[i] : other;
+    return vf_load(t);
+}
+INLINE vi vf_to_vi(vf x) { vi r; EACH4 r.v[i] = vcvtnq_s32_f32(x.v[i]); return r; }
+INLINE vf vf_shift_exponent(vi n) {
+    VF4(vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n.v[i], vdupq_n_s32(127)), 23)));
+}
+INLINE float32x4_t f16x4_(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+INLINE vf vf_from_f16(const uint16_t *p) { VF4(f16x4_(p + 4 * i)); }
+INLINE void vf_to_f16(uint16_t *p, vf x) { EACH4 vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i]))); }
+INLINE vf vf_from_bf16(const uint16_t *p) { VF4(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16))); }
+INLINE float f32_from_f16(uint16_t h) {
+    __fp16 x;
+    memcpy(&x, &h, sizeof x);
+    return (float)x;
+}
+
+INLINE float vf_sum(vf x) {
+    float32x4_t s = vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3]));
+    float32x2_t t = vadd_f32(vget_low_f32(s), vget_high_f32(s));
+    return vget_lane_f32(t, 0) + vget_lane_f32(t, 1);
+}
+INLINE float vf_hmax(vf x) {
+    float t[16];
+    vf_store(t, x);
+    for (int n = 8; n; n >>= 1)
+        for (int i = 0; i < n; i++) t[i] = t[i] > t[i + n] ? t[i] : t[i + n];
+    return t[0];
+}
+
+INLINE vi vi_zero(void) { vi r; EACH4 r.v[i] = vdupq_n_s32(0); return r; }
+INLINE vi vi_set1(int32_t x) { vi r; EACH4 r.v[i] = vdupq_n_s32(x); return r; }
+INLINE vi vi_add(vi x, vi y) { vi r; EACH4 r.v[i] = vaddq_s32(x.v[i], y.v[i]); return r; }
+INLINE vf vi_to_vf(vi x) { VF4(vcvtq_f32_s32(x.v[i])); }
+INLINE void vi_store_i8(int8_t *p, vi x) {
+    int16x8_t a = vcombine_s16(vqmovn_s32(x.v[0]), vqmovn_s32(x.v[1]));
+    int16x8_t b = vcombine_s16(vqmovn_s32(x.v[2]), vqmovn_s32(x.v[3]));
+    vst1q_s8(p, vcombine_s8(vqmovn_s16(a), vqmovn_s16(b)));
+}
+/* Unsigned weights are at most 63, so that they are good as signed bytes too. */
+INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+    (void)is_signed;
+    int32_t x;
+    memcpy(&x, act, sizeof x);
+    int8x16_t a = vreinterpretq_s8_s32(vdupq_n_s32(x));
+    EACH4 acc.v[i] = vdotq_s32(acc.v[i], vreinterpretq_s8_u8(vld1q_u8(tile + 16 * i)), a);
+    return acc;
+}
+
+INLINE vb vb_load(const uint8_t *p) { return (vb){vld1q_u8(p), vld1q_u8(p + 16)}; }
+INLINE void vb_store(uint8_t *p, vb x) {
+    vst1q_u8(p, x.a);
+    vst1q_u8(p + 16, x.b);
+}
+INLINE vb vb_set1(uint8_t x) { return (vb){vdupq_n_u8(x), vdupq_n_u8(x)}; }
+INLINE vb vb_and(vb x, vb y) { return (vb){vandq_u8(x.a, y.a), vandq_u8(x.b, y.b)}; }
+INLINE vb vb_or(vb x, vb y) { return (vb){vorrq_u8(x.a, y.a), vorrq_u8(x.b, y.b)}; }
+INLINE vb vb_xor(vb x, vb y) { return (vb){veorq_u8(x.a, y.a), veorq_u8(x.b, y.b)}; }
+INLINE vb vb_shr_by(vb x, int n) {
+    int8x16_t s = vdupq_n_s8((int8_t)-n);
+    return (vb){vshlq_u8(x.a, s), vshlq_u8(x.b, s)};
+}
+INLINE vb vb_shr(vb x, int n) { return vb_shr_by(x, n); }
+INLINE vb vb_shl(vb x, int n) { return vb_shr_by(x, -n); }
+INLINE vb vb_nibbles(const uint8_t *p) {
+    uint8x16_t x = vld1q_u8(p);
+    return (vb){vandq_u8(x, vdupq_n_u8(15)), vshrq_n_u8(x, 4)};
+}
+INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
+    static const uint8_t bit_[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    uint8x16_t bit = vld1q_u8(bit_), v = vdupq_n_u8(value);
+    uint8x16_t a = vcombine_u8(vdup_n_u8(p[0]), vdup_n_u8(p[1])), b = vcombine_u8(vdup_n_u8(p[2]), vdup_n_u8(p[3]));
+    return (vb){vandq_u8(vtstq_u8(a, bit), v), vandq_u8(vtstq_u8(b, bit), v)};
+}
+
+INLINE vp vb_dot(vb w, vb act, int is_signed) {
+    (void)is_signed;
+    int32x4_t zero = vdupq_n_s32(0);
+    return (vp){vdotq_s32(zero, vreinterpretq_s8_u8(w.a), vreinterpretq_s8_u8(act.a)),
+                vdotq_s32(zero, vreinterpretq_s8_u8(w.b), vreinterpretq_s8_u8(act.b))};
+}
+INLINE void vp_reduce(const vp p[16], vi *lo, vi *hi) {
+    EACH4 {
+        const vp *q = p + 4 * i;
+        lo->v[i] = vpaddq_s32(vpaddq_s32(q[0].a, q[1].a), vpaddq_s32(q[2].a, q[3].a));
+        hi->v[i] = vpaddq_s32(vpaddq_s32(q[0].b, q[1].b), vpaddq_s32(q[2].b, q[3].b));
+    }
+}

@@ -1,0 +1,90 @@
+"""EdgeLLM: GGUF language models inside your own Python process.
+
+    import edgellm
+
+    with edgellm.Model("smollm2-135m-instruct") as model:
+        for chunk in model.generate("The capital of France is", max_tokens=32):
+            print(chunk, end="", flush=True)
+
+Everything public is in `__all__`; importing the package loads none of the heavy libraries behind it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from edgellm.errors import (
+    ArgumentError,
+    BackendError,
+    CancelledError,
+    ClosedError,
+    ContextOverflowError,
+    DownloadError,
+    EdgeLLMError,
+    GrammarError,
+    ModelFormatError,
+    ModelNotFoundError,
+    NumericalError,
+    OutOfMemoryError,
+    TemplateError,
+    UnsupportedModelError,
+    VocabularyError,
+)
+
+if TYPE_CHECKING:
+    from edgellm import catalog
+    from edgellm.engine.generation import Generation
+    from edgellm.engine.request import Timings, Usage
+    from edgellm.info import ModelInfo
+    from edgellm.model import Model
+    from edgellm.vocabulary import Tokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "BackendError",
+    "CancelledError",
+    "ClosedError",
+    "ContextOverflowError",
+    "DownloadError",
+    "EdgeLLMError",
+    "Generation",
+    "GrammarError",
+    "Model",
+    "ModelFormatError",
+    "ModelInfo",
+    "ModelNotFoundError",
+    "NumericalError",
+    "OutOfMemoryError",
+    "TemplateError",
+    "Timings",
+    "Tokenizer",
+    "UnsupportedModelError",
+    "Usage",
+    "VocabularyError",
+    "__version__",
+    "catalog",
+]
+
+_LAZY = {
+    "Generation": "edgellm.engine.generation",
+    "Model": "edgellm.model",
+    "ModelInfo": "edgellm.info",
+    "Timings": "edgellm.engine.request",
+    "Tokenizer": "edgellm.vocabulary",
+    "Usage": "edgellm.engine.request",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for."""
+    if name == "catalog":
+        return import_module("edgellm.catalog")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

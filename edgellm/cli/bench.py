@@ -1,0 +1,94 @@
+"""``edgellm bench``: speed and memory of a model on this machine."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from edgellm.cli.loading import find_model
+from edgellm.cli.ui import plural
+
+if TYPE_CHECKING:
+    from edgellm.benchmark import Benchmark
+
+
+@click.command("bench", short_help="Measure a model's speed here.")
+@click.argument("model")
+@click.option("--prompt", default=512, show_default=True, help="Tokens of the prompt whose processing is timed.")
+@click.option("--generate", default=64, show_default=True, help="Tokens whose generation is timed.")
+@click.option("--threads", type=int, help="CPU threads; by default one for each physical core at hand.")
+@click.option("--repeat", default=3, show_default=True, help="Measure so often and take the median.")
+@click.option("--depth", type=int, help="Generate after this many tokens of context.")
+@click.option("--batch", type=int, help="Also generate this many texts at once.")
+@click.option("--backend", default="auto", show_default=True, help="What computes: auto, native or reference.")
+@click.option("--json", "as_json", is_flag=True, help="Write the numbers as one JSON object.")
+def command(
+    model: str,
+    prompt: int,
+    generate: int,
+    threads: int | None,
+    repeat: int,
+    depth: int | None,
+    batch: int | None,
+    backend: str,
+    as_json: bool,
+) -> None:
+    """Measure the speed of MODEL, a GGUF file or a catalog name.
+
+    Prefill is the processing of a prompt, decode the generation of one token after the other.  Decoding reads nearly
+    all weights for every token, so that reading memory is its limit; the table shows how near it comes.
+
+    \b
+    Examples:
+      edgellm bench model.gguf
+      edgellm bench model.gguf --threads 2 --batch 8
+      edgellm bench model.gguf --json > speed.json
+    """
+    from edgellm.benchmark import run_benchmark
+
+    result = run_benchmark(
+        find_model(model),
+        prompt=prompt,
+        generate=generate,
+        threads=threads,
+        repeat=repeat,
+        depth=depth,
+        batch=batch,
+        backend=backend,
+    )
+    if as_json:
+        click.echo(json.dumps(result.as_dict()))
+    else:
+        _show(result, prompt, generate)
+
+
+def _show(result: Benchmark, prompt: int, generate: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    after = f" after {result.depth}" if result.depth else ""
+    share = f"{result.decode_gbps:.1f} of {result.read_gbps:.1f} GB/s ({result.decode_gbps / result.read_gbps:.0%})"
+    memory = "unknown" if result.peak_rss_mb is None else f"{result.peak_rss_mb:.0f} MB"
+    rows = [
+        (f"prefill, {prompt} tokens", f"{result.prefill_tps:.1f} tokens/s"),
+        (f"decode, {generate} tokens{after}", f"{result.decode_tps:.1f} tokens/s"),
+        ("decode, weights read", share),
+        ("load", f"{result.load_s:.3f} s"),
+        ("first token", f"{result.first_token_s:.3f} s"),
+        ("peak memory", memory),
+    ]
+    if result.batch_tps is not None:
+        rows.insert(2, (f"decode, {result.batch} at once{after}", f"{result.batch_tps:.1f} tokens/s"))
+    title = ", ".join(filter(None, (plural(result.threads, "thread"), result.isa)))
+    table = Table(title=title, title_justify="left", show_header=False)
+        title=", ".join(filter(None, (plural(result.threads, "thread"), result.isa))),
+        title_justify="left",
+        show_header=False,
+    )
+    table.add_column()
+    table.add_column(justify="right")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)

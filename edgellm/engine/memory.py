@@ -1,0 +1,160 @@
+"""The memory plan: how much a model needs, computed from its header before anything is loaded."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from edgellm.backends.base import PAGE, KVType
+from edgellm.engine.machine import available_memory
+from edgellm.errors import ArgumentError, OutOfMemoryError
+from edgellm.program import Program
+
+MAX_RUNNING = 32
+"""Sequences computed at once; more wait in the queue."""
+
+_WINDOWED_SEQUENCES = 8  # sliding-window groups have room for so many sequences at full stretch
+_LOGITS_BYTES = 64 << 20  # of one step, when the logits of every row are wanted
+_SMALLEST_CTX = 512  # the default context does not go below, however little memory is free
+_SMALLEST_BATCH = 32
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What one loaded model takes, in bytes, and the sizes that follow from it."""
+
+    n_ctx: int
+    n_batch: int
+    n_pages: tuple[int, ...]
+    """Key/value pages per group of `Program.windows`."""
+    weights: int
+    """Tensor bytes; they stay in the mapped file."""
+    kv: int
+    """Keys and values of all pages; the system gives the memory as it is first used."""
+    kv_per_token: int
+    """Keys and values of one token in every layer."""
+    scratch: int
+    """Activations and logits of one step (an estimate)."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.kv + self.scratch
+
+
+class MemoryModel:
+    """The sizes of one program as functions of context and batch."""
+
+    def __init__(self, program: Program, weights: int, kv_type: KVType, scratch_width: int) -> None:
+        """`weights` is the bytes of all tensors, `scratch_width` the floats per row that a step keeps at once."""
+        self.program = program
+        self.weights = weights
+        self.scratch_width = scratch_width
+        value_bytes = 2 if kv_type == "f16" else 4
+        self.token_bytes = tuple(
+            sum(s.n_head_kv * (s.head_dim + s.head_dim_v) for s in program.states.values() if s.window == window)
+            * value_bytes
+            for window in program.windows
+        )
+
+    def n_pages(self, n_ctx: int, n_batch: int) -> tuple[int, ...]:
+        """Pages per group: one whole context for full attention, some rings of window and chunk for the others."""
+        whole = -(-n_ctx // PAGE) + 1
+        has_full = None in self.program.windows
+        pages = []
+        for window in self.program.windows:
+            if window is None:
+                pages.append(whole)
+                continue
+            ring = min(whole, -(-(window + n_batch) // PAGE) + 2)
+            several = ring * _WINDOWED_SEQUENCES
+            pages.append(min(several, whole) if has_full else several)
+        return tuple(pages)
+
+    def plan(self, n_ctx: int, n_batch: int) -> MemoryPlan:
+        """Return the plan for these sizes, whether it fits or not."""
+        pages = self.n_pages(n_ctx, n_batch)
+        rows = max(min(MAX_RUNNING, n_batch), logits_rows(self.program.n_vocab, n_batch))
+        return MemoryPlan(
+            n_ctx=n_ctx,
+            n_batch=n_batch,
+            n_pages=pages,
+            weights=self.weights,
+            kv=sum(n * PAGE * size for n, size in zip(pages, self.token_bytes, strict=True)),
+            kv_per_token=sum(self.token_bytes),
+            scratch=4 * (n_batch * self.scratch_width + rows * self.program.n_vocab),
+        )
+
+    def largest_ctx(self, limit: int, n_batch: int) -> int:
+        """Return the longest context whose plan takes at most `limit` bytes, 0 if even one page is too much."""
+        top = -(-self.program.n_ctx_train // PAGE)
+        pages = bisect_right(range(1, top + 1), limit, key=lambda n: self.plan(n * PAGE, n_batch).total)
+        return min(pages * PAGE, self.program.n_ctx_train)
+
+
+def plan_memory(
+    model: MemoryModel, *, n_ctx: int | None, n_batch: int, max_memory: int | None, available: int | None = None
+) -> MemoryPlan:
+    """Choose context and batch.
+
+    Without `max_memory`, a given `n_ctx` is refused only where its keys and values cannot be had at
+    all; by default the context is the trained one, or what half of the memory left beside the weights
+    holds.  With `max_memory`, everything must fit into it: first the batch shrinks, then a context that
+    was not asked for.  `available` is for tests; None asks the machine.
+
+    Raises OutOfMemoryError with the figures and the largest context that fits.
+    """
+    if available is None:
+        available = available_memory()
+    if max_memory is not None:
+        return _fit(model, n_ctx, n_batch, max_memory)
+    trained = model.program.n_ctx_train
+    if n_ctx is not None:
+        plan = model.plan(n_ctx, n_batch)
+        if available is not None and plan.kv + plan.scratch > available:
+            # Weights are mapped and may be paged out, so they do not count here.
+            raise _too_big(plan, "available", available, model.largest_ctx(available + model.weights, n_batch))
+        return plan
+    if available is None:
+        return model.plan(min(trained, 4096), n_batch)
+    fair = model.weights + max(0, available - model.weights) // 2
+    return model.plan(max(model.largest_ctx(fair, n_batch), min(trained, _SMALLEST_CTX)), n_batch)
+
+
+def _fit(model: MemoryModel, n_ctx: int | None, n_batch: int, limit: int) -> MemoryPlan:
+    batch = n_batch
+    while True:
+        largest = model.largest_ctx(limit, batch)
+        if largest >= (n_ctx or min(model.program.n_ctx_train, PAGE)):
+            return model.plan(n_ctx or largest, batch)
+        if batch <= _SMALLEST_BATCH:
+            raise _too_big(model.plan(n_ctx or PAGE, batch), "max_memory", limit, largest)
+        batch = max(_SMALLEST_BATCH, batch // 2)
+
+
+def _too_big(plan: MemoryPlan, name: str, limit: int, largest: int) -> OutOfMemoryError:
+    advice = f"the largest n_ctx that fits is {largest}" if largest else "no context fits beside them"
+    return OutOfMemoryError(
+        f"n_ctx={plan.n_ctx} needs {plan.total} bytes (weights {plan.weights}, keys and values {plan.kv}, "
+        f"scratch {plan.scratch}), more than {name}={limit}: {advice}"
+    )
+
+
+def logits_rows(n_vocab: int, n_batch: int) -> int:
+    """Return how many rows of one step may all have their logits returned."""
+    return max(1, min(n_batch, _LOGITS_BYTES // (4 * n_vocab)))
+
+
+def parse_size(value: int | str | None, name: str) -> int | None:
+    """Return bytes from an int or a text such as ``"3GB"`` (10⁹) or ``"3 GiB"`` (2³⁰).  Raises ArgumentError."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", value.upper())
+        if match and match[2] in _UNITS:
+            value = int(float(match[1]) * _UNITS[match[2]])
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ArgumentError(f'{name} must be a positive number of bytes or a size such as "3GB", not {value!r}')
+    return value

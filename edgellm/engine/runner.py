@@ -1,0 +1,104 @@
+"""One step: the schedule becomes a batch, the batch logits, and the logits tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgellm.backends.base import Batch, Executable, Segment
+from edgellm.engine.request import Request
+from edgellm.engine.scheduler import Plan, Scheduler, Work
+from edgellm.errors import BackendError, CancelledError, EdgeLLMError, OutOfMemoryError
+
+
+def build_batch(works: Sequence[Work]) -> Batch:
+    """Lay out the rows of `works` one after the other; wanted are rows to sample from and those of scored prompts."""
+    tokens: list[int] = []
+    segments: list[Segment] = []
+    wanted: list[int] = []
+    for work in works:
+        request, n = work.request, work.n_rows
+        start = request.computed
+        tokens += request.tokens[start : start + n]
+        segments.append(Segment(start, n, work.pages))
+        if request.logits is not None:
+            wanted += range(len(tokens) - n, len(tokens))
+        elif n == request.pending and request.sampler is not None and request.max_tokens != 0:
+            wanted.append(len(tokens) - 1)
+    return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32))
+
+
+class Runner:
+    """Carries out plans on an Executable.  An error ends the requests it belongs to and no other."""
+
+    def __init__(self, executable: Executable, scheduler: Scheduler) -> None:
+        self._executable = executable
+        self._scheduler = scheduler
+
+    def run(self, plan: Plan) -> None:
+        """Move pages as the plan says, then compute its rows and give every request its token."""
+        for copy in plan.copies:
+            self._executable.copy_pages(copy.group, copy.pairs)
+        for turn in plan.turns:
+            self._executable.rotate_keys(turn.group, turn.pages, turn.delta)
+        self._step(plan.works)
+
+    def _step(self, works: Sequence[Work]) -> None:
+        works = [work for work in works if not work.request.done]
+        if not works:
+            return
+        batch = build_batch(works)
+        try:
+            logits = self._executable.step(batch)
+        except CancelledError:
+            # Nothing of this step counts; rows of requests that live on are computed again.
+            return
+        except Exception as error:
+            if len(works) == 1:
+                works[0].request.fail(typed(error))
+            else:
+                # Rows do not depend on their neighbours, so alone each gives what it would have given together.
+                for work in works:
+                    self._step([work])
+            return
+        row = 0
+        for work in works:
+            request = work.request
+            if request.logits is not None:
+                stop = row + work.n_rows
+                request.logits[request.computed : request.computed + work.n_rows] = logits[row:stop]
+                row = stop
+                self._scheduler.advance(work)
+                if not request.pending:
+                    request.finish("stop")
+                continue
+            self._scheduler.advance(work)
+            if request.pending:
+                continue
+            if request.max_tokens == 0 or request.sampler is None:
+                request.finish("length")
+                continue
+            try:
+                token = request.sampler.sample(logits[row])
+                request.sampler.accept(token)
+                request.accept(token)
+            except Exception as error:
+                request.fail(typed(error))
+            row += 1
+
+
+def typed(error: Exception) -> EdgeLLMError:
+    """Return `error` as one of ours, with the original as its cause."""
+    if isinstance(error, EdgeLLMError):
+        return error
+    kind = OutOfMemoryError if isinstance(error, MemoryError) else BackendError
+    wrapped = kind(f"the step failed: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def fail_all(requests: Sequence[Request], error: EdgeLLMError) -> None:
+    """End every request with the same error."""
+    for request in requests:
+        request.fail(error)

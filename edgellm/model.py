@@ -1,0 +1,275 @@
+"""`edgellm.Model`: a language model in a file, ready to write."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
+from edgellm.catalog import resolve
+from edgellm.engine.generation import Generation
+from edgellm.engine.limits import Overflow, fit
+from edgellm.engine.machine import default_threads
+from edgellm.engine.memory import parse_size
+from edgellm.engine.request import Request
+from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
+from edgellm.loading import Options, load
+from edgellm.sampling import Sampler, SamplingParams
+from edgellm.textstream import TextStream
+from edgellm.vocabulary import Tokenizer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from edgellm.backends.base import KVType
+    from edgellm.chat import ChatTemplate
+    from edgellm.info import ModelInfo
+    from edgellm.sampling import LogitBias
+
+    TokenIds = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+_OVERFLOWS = ("error", "stop", "shift")
+
+
+class Model:
+    """A loaded model.  Usable from any thread and from asyncio; requests made at the same time share the work.
+
+    A context manager; `close`, or losing the last reference, gives back all memory.  After a fork the child gets
+    ClosedError from every call.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        n_ctx: int | None = None,
+        threads: int | None = None,
+        backend: Literal["auto", "native", "reference"] = "auto",
+        kv_type: Literal["f16", "f32"] = "f16",
+        n_batch: int = 512,
+        overflow: Overflow = "error",
+        max_memory: int | str | None = None,
+    ) -> None:
+        """Load a GGUF file, or a model of the catalog by name (fetched at the first use).
+
+        n_ctx: the most tokens of one sequence, never more than the model was trained for.  None or 0: what it was
+            trained for, or what half of the free memory holds.
+        threads: None: the physical cores this process may use.
+        backend: "auto" takes the fastest that works here.
+        kv_type: how keys and values are kept.
+        n_batch: the most tokens of one step; it changes speed and memory, never the results.
+        overflow: at the end of the context, "error" refuses longer prompts and ends longer texts; "stop" ends longer
+            prompts too, with an empty text; "shift" drops the oldest tokens after the first 16, so that a text can
+            go on for ever, and `Generation.dropped_tokens` counts them.
+        max_memory: bytes, or text such as "3GB": the context, then the batch, are made to fit.
+
+        Raises ModelNotFoundError, ModelFormatError, UnsupportedModelError, OutOfMemoryError, BackendError, and
+        ArgumentError for arguments out of range.
+        """
+        options = Options(
+            n_ctx=(None if n_ctx is None else integer("n_ctx", n_ctx, 0)) or None,
+            n_batch=integer("n_batch", n_batch, 1, 65536),
+            threads=default_threads() if threads is None else integer("threads", threads, 1, 1024),
+            backend=backend,
+            kv_type=cast("KVType", choice("kv_type", kv_type, ("f16", "f32"))),
+            overflow=cast(Overflow, choice("overflow", overflow, _OVERFLOWS)),
+            max_memory=parse_size(max_memory, "max_memory"),
+        )
+        loaded = load(resolve(model), options)
+        self._info = loaded.info
+        self._prompts = loaded.prompts
+        self._engine = loaded.engine
+        self._overflow = options.overflow
+        self._finalizer = weakref.finalize(self, loaded.engine.close)
+        self._finalizer.atexit = False  # the engine sees to that itself
+
+    @property
+    def info(self) -> ModelInfo:
+        """Sizes, types, licence and memory of the model, and how it runs."""
+        return self._info
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer.  Raises VocabularyError if it has none."""
+        return Tokenizer._of(self._prompts.tokenizer)
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """The template `chat` uses.  Raises TemplateError if the model has none and none would suit it."""
+        return self._prompts.template
+
+    def generate(
+        self,
+        prompt: str | TokenIds,
+        *,
+        max_tokens: int | None = None,
+        temperature: float = 0.8,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        min_p: float = 0.05,
+        repetition_penalty: float = 1.0,
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        penalty_last_n: int = 64,
+        logit_bias: LogitBias | None = None,
+        seed: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        parse_special: bool = False,
+    ) -> Generation:
+        """Continue `prompt`; returns at once, the text comes from the `Generation`.
+
+        prompt: text, which gets a BOS token if the model wants one, or token ids, which are taken as they are.
+        max_tokens: None or -1: until the model ends the text or the context is full; more than fits is cut to what
+            fits (`Generation.truncated`); 0 only reads the prompt, so that a later one that begins with it is quick.
+        temperature … seed: see `edgellm.sampling.SamplingParams`.
+        stop: text that ends the generation and is left out; up to 64 of them.  The spelling of a control token
+            stops at that token.
+        parse_special: let the prompt's text spell control tokens; a prompt that spells BOS first gets no other.
+
+        Raises ArgumentError, ContextOverflowError for a prompt longer than the context, VocabularyError for text
+        or stops with a model that has no vocabulary or ids outside of it, and ClosedError.
+        """
+        self._engine.check_usable()
+        params = SamplingParams(
+            temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
+            penalty_last_n, logit_bias, seed,
+        )  # fmt: skip
+        if isinstance(prompt, str):
+            ids = self._prompts.encode(prompt, parse_special=parse_special)
+        else:
+            ids = self._ids("prompt", prompt)
+        return self._start(ids, max_tokens, params, stop)
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int | None = None,
+        temperature: float = 0.8,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        min_p: float = 0.05,
+        repetition_penalty: float = 1.0,
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        penalty_last_n: int = 64,
+        logit_bias: LogitBias | None = None,
+        seed: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        parse_special: bool = False,
+    ) -> Generation:
+        """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
+
+        With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
+        message stays.  Messages that spell control tokens are taken as text, unless `parse_special` is set.  For the
+        other arguments and errors see `generate`; TemplateError comes from the template.
+        """
+        self._engine.check_usable()
+        params = SamplingParams(
+            temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
+            penalty_last_n, logit_bias, seed,
+        )  # fmt: skip
+        if not messages:
+            raise ArgumentError("messages is empty: give at least one message")
+        prompts, dropped = self._prompts, 0
+        if self._overflow == "shift":
+            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, parse_special=parse_special)
+        else:
+            ids = prompts.encode_chat(messages, parse_special=parse_special)
+        return self._start(ids, max_tokens, params, stop, dropped)
+
+    def _start(
+        self,
+        ids: list[int],
+        max_tokens: int | None,
+        params: SamplingParams,
+        stop: str | Iterable[str] | None,
+        dropped: int = 0,
+    ) -> Generation:
+        limit = token_limit(max_tokens)
+        stops = stop_strings(stop)
+        fitted = fit(ids, limit, self._info.n_ctx, self._overflow)
+        text, stop_ids = None, frozenset[int]()
+        if self._prompts.has_vocabulary or stops:
+            tokenizer = self._prompts.tokenizer
+            after = ids[-1] if ids[-1] < tokenizer.n_vocab else None
+            text = TextStream(tokenizer, after, stops)
+            stop_ids = tokenizer.eog_ids | self._prompts.stop_ids(stops)
+        request = Request(
+            fitted.prompt,
+            max_tokens=fitted.max_tokens,
+            sampler=Sampler(params, self._info.n_vocab, ids),
+            text=text,
+            stop_ids=stop_ids,
+        )
+        request.n_prompt = len(ids)
+        request.dropped = dropped + fitted.dropped
+        request.truncated = fitted.truncated
+        if not fitted.prompt:  # a prompt too long for overflow="stop"
+            request.finish("length")
+        else:
+            self._engine.submit(request)
+        return Generation(request, self._engine, self)
+
+    def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
+        """Return the ids of `text`; see `edgellm.Tokenizer.encode`."""
+        self._engine.check_usable()
+        return self._prompts.tokenizer.encode(text, add_special, parse_special)
+
+    def detokenize(self, ids: TokenIds) -> str:
+        """Return the text of `ids`, control tokens left out.  Raises VocabularyError for an unknown id."""
+        self._engine.check_usable()
+        tokenizer = self._prompts.tokenizer
+        return tokenizer.decode(token_list("ids", ids, tokenizer.n_vocab))
+
+    def logits(self, ids: TokenIds) -> npt.NDArray[np.float32]:
+        """Return the logits ``[len(ids), n_vocab]`` after each of `ids`, the first at position 0.
+
+        Every row is computed, nothing comes from a cache, and the values do not depend on what else runs.  Raises
+        ArgumentError for no ids, VocabularyError for unknown ones, ContextOverflowError for more than n_ctx,
+        CancelledError if the Model is closed meanwhile.
+        """
+        import numpy as np
+
+        self._engine.check_usable()
+        tokens = self._ids("ids", ids)
+        n_ctx = self._info.n_ctx
+        if len(tokens) > n_ctx:
+            raise ContextOverflowError(f"ids has {len(tokens)} tokens, the context holds {n_ctx}")
+        rows = np.empty((len(tokens), self._info.n_vocab), np.float32)
+        request = Request(tokens, max_tokens=0, sampler=None, logits=rows)
+        self._engine.submit(request)
+        try:
+            request.events.get()
+        finally:
+            self._engine.cancel(request)
+        if request.error is not None:
+            raise request.error
+        if request.finish_reason == "cancelled":
+            raise CancelledError("the Model was closed while it computed logits")
+        return rows
+
+    def _ids(self, name: str, value: object) -> list[int]:
+        ids = token_list(name, value, self._info.n_vocab)
+        if not ids:
+            raise ArgumentError(f"{name} is empty: give at least one token id")
+        return ids
+
+    def close(self) -> None:
+        """Cancel what is running and give back all memory.  May be called twice."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Model: {self._info.name}, {self._info.quantization}, n_ctx={self._info.n_ctx}>"

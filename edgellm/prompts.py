@@ -1,0 +1,141 @@
+"""From text and conversations to the ids a model reads: the tokenizer and chat template of a file, made when needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edgellm.errors import ArgumentError, VocabularyError
+from edgellm.segments import Marker, Segments
+
+if TYPE_CHECKING:
+    from edgellm.chat import ChatTemplate
+    from edgellm.tokenizer import Tokenizer
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+class Prompts:
+    """The textual side of a model.  Safe to use from several threads; needs the metadata only, not the file."""
+
+    def __init__(self, metadata: Mapping[str, Any], name: str) -> None:
+        self._metadata = metadata
+        self._name = name
+        self._lock = threading.RLock()
+        self._tokenizer: Tokenizer | None = None
+        self._template: ChatTemplate | None = None
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether the file claims to have a vocabulary, usable or not."""
+        return self._metadata.get("tokenizer.ggml.model") not in (None, "no_vocab")
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, built at the first use.  Raises VocabularyError for a model without a vocabulary."""
+        with self._lock:
+            if self._tokenizer is None:
+                if not self.has_vocabulary:
+                    raise VocabularyError(
+                        f"{self._name}: this model has no vocabulary, so it takes and gives token ids only"
+                    )
+                from edgellm.tokenizer import load_tokenizer
+
+                self._tokenizer = load_tokenizer(self._metadata, self._name)
+            return self._tokenizer
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The chat template of the file, or the default one.  Raises TemplateError where there is neither."""
+        with self._lock:
+            if self._template is None:
+                self._template = self._load_template()
+            return self._template
+
+    def _load_template(self) -> ChatTemplate:
+        from edgellm.chat import ChatTemplate, default_template
+
+        tokenizer = self.tokenizer
+        bos, eos = (
+            "" if token is None else tokenizer.piece(token) for token in (tokenizer.bos_id, tokenizer.eos_id)
+        )
+        source = self._metadata.get("tokenizer.chat_template")
+        if isinstance(source, str):
+            return ChatTemplate(source, bos_token=bos, eos_token=eos, name=self._name)
+        return default_template(_Spellings(tokenizer), bos_token=bos, eos_token=eos)
+
+    def encode(self, text: str, *, parse_special: bool) -> list[int]:
+        """Return the ids of a prompt: with one BOS in front if the model wants it, never with an EOS behind.
+
+        A parsed text that begins with the BOS text has its one already.  Raises ArgumentError for a prompt without
+        a single token.
+        """
+        return self._encode([(text, parse_special)])
+
+    def _encode(self, segments: Segments) -> list[int]:
+        tokenizer = self.tokenizer
+        ids = tokenizer.encode_segments(segments, add_special=False)
+        bos = tokenizer.bos_id
+        # Unparsed text never encodes to BOS, so text that spells it stays text and does not count.
+        if tokenizer.add_bos and bos is not None and ids[:1] != [bos]:
+            ids.insert(0, bos)
+        if not ids:
+            raise ArgumentError("prompt is empty, and this model has no BOS token to begin with: give it some text")
+        return ids
+
+    def encode_chat(self, messages: Messages, *, parse_special: bool = False) -> list[int]:
+        """Return the ids of a conversation, ready for the assistant's turn.
+
+        Control tokens come from the template alone, unless `parse_special` lets the messages spell them too.
+        """
+        if parse_special:
+            return self.encode(self.template.render(messages), parse_special=True)
+        marker = Marker(messages, self._spelled)
+        return self._encode(marker.segments(self.template.render(marker.mark(messages))))
+
+    def _spelled(self, text: str) -> frozenset[str]:
+        """The spellings of control tokens that a text contains."""
+        tokenizer = self.tokenizer
+        found = set(tokenizer.encode(text, add_special=False, parse_special=True))
+        return frozenset(tokenizer.piece(token) for token in found if tokenizer.is_control(token))
+
+    def encode_fitting(
+        self, messages: Messages, n_tokens: int, *, parse_special: bool = False
+    ) -> tuple[list[int], int]:
+        """Return the ids of the conversation without its oldest turns, as many as it takes to fit in `n_tokens`.
+
+        System messages and the last message stay, so the result may still be too long.  The second value is the
+        number of tokens left out.
+        """
+        ids = self.encode_chat(messages, parse_special=parse_special)
+        whole, kept = len(ids), list(messages)
+        while len(ids) > n_tokens and (turn := _oldest_turn(kept)):
+            del kept[turn.start : turn.stop]
+            ids = self.encode_chat(kept, parse_special=parse_special)
+        return ids, whole - len(ids)
+
+    def stop_ids(self, stops: Sequence[str]) -> frozenset[int]:
+        """Return the ids of the stop strings that are control tokens, whose text never shows up in the output."""
+        tokenizer = self.tokenizer
+        ids = ((stop, tokenizer.id_of(stop)) for stop in stops)
+        return frozenset(token for _, token in ids if token is not None and tokenizer.is_control(token))
+
+
+class _Spellings:
+    """The texts of a vocabulary's tokens, as a container."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and self._tokenizer.id_of(text) is not None
+
+
+def _oldest_turn(messages: Messages) -> range:
+    """The indices of the oldest message that is no system message, and of the replies to it; never the last message."""
+    start = next((i for i, m in enumerate(messages) if m.get("role") not in ("system", "developer")), len(messages))
+    stop = start + 1
+    while stop < len(messages) and messages[stop].get("role") != "user":
+        stop += 1
+    return range(start, min(stop, len(messages) - 1))

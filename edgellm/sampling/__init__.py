@@ -1,0 +1,7 @@
+"""From logits to a token: parameters, pure steps, and the chain that runs them in a visible order."""
+
+from edgellm.sampling.chain import Sampler
+from edgellm.sampling.logprobs import TokenLogprobs, logprobs
+from edgellm.sampling.params import LogitBias, SamplingParams
+
+__all__ = ["LogitBias", "Sampler", "SamplingParams", "TokenLogprobs", "logprobs"]

@@ -1,0 +1,36 @@
+"""Log-probabilities of the chosen token and of its strongest rivals."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgellm.errors import NumericalError, VocabularyError
+from edgellm.sampling.steps import largest, weights
+
+
+class TokenLogprobs(NamedTuple):
+    """Natural logarithms of probabilities under the model's own logits, before bias, penalties and filters."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+def logprobs(logits: NDArray[np.float32], chosen: int, top: int = 0) -> TokenLogprobs:
+    """Log-softmax of token `chosen` and of the `top` most likely tokens, most likely first.
+
+    logits: float32[n_vocab]. Raises VocabularyError for an id outside of it, NumericalError if the logits hold
+    NaN, +inf or nothing but -inf.
+    """
+    if not 0 <= chosen < logits.size:
+        raise VocabularyError(f"token {chosen} is outside the vocabulary of {logits.size}")
+    peak = float(logits[logits.argmax()])
+    if not math.isfinite(peak):
+        raise NumericalError(f"the largest logit is {peak}: there are no probabilities")
+    total = peak + math.log(float(weights(logits).sum()))
+    rivals = largest(logits, top) if top else ()
+    return TokenLogprobs(
+        float(logits[chosen]) - total,
+        tuple((int(token), float(logits[token]) - total) for token in rivals),
+    )

@@ -1,0 +1,35 @@
+"""From the metadata of a GGUF file to the tokenizer it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgellm.errors import UnsupportedModelError, VocabularyError
+from edgellm.tokenizer.base import Tokenizer
+from edgellm.tokenizer.bpe import BpeTokenizer
+from edgellm.tokenizer.fields import PREFIX, Fields
+from edgellm.tokenizer.spm import SpmTokenizer
+
+_KINDS: dict[str, type[SpmTokenizer] | type[BpeTokenizer]] = {"llama": SpmTokenizer, "gpt2": BpeTokenizer}
+_NO_VOCABULARY = (None, "no_vocab", "none")
+
+
+def load_tokenizer(metadata: Mapping[str, Any], name: str = "model") -> Tokenizer:
+    """Build the tokenizer that GGUF metadata describes.
+
+    metadata: full key → value. Arrays may be lists or objects with ``bytes_list()`` and ``numpy()``.
+    name: what errors and warnings call the file.
+
+    Raises:
+        VocabularyError: the model has no vocabulary.
+        UnsupportedModelError: a kind of tokenizer, or a pre-tokenizer, that EdgeLLM does not have.
+        ModelFormatError: a value is missing, has the wrong type or contradicts another.
+    """
+    fields = Fields(metadata, name)
+    kind = fields.text("model")
+    if kind in _NO_VOCABULARY:
+        raise VocabularyError(f"{name}: the model has no vocabulary ({PREFIX}model is {kind or 'missing'})")
+    if kind not in _KINDS:
+        raise UnsupportedModelError(f"{name}: {PREFIX}model is {kind!r}, a kind of tokenizer EdgeLLM does not have")
+    return _KINDS[kind](fields)
