@@ -50,9 +50,9 @@ static int copy_model(edge_exec *e, const edge_model *m) {
 static int hold_act(edge_exec *e, int32_t n_in) {
     size_t rows = (size_t)e->model.max_rows, nb = (size_t)n_in / 32;
     e->act.n_block = 0;
-    return (e->act.q = hold(e, rows, nb * 32)) && (e->act.d = hold(e, rows, nb * 4)) &&
+    return (e->act.q = hold(e, rows, nb * 32)) && (e->act.d = hold(e, rows, nb * 8)) &&
            (e->act.sum32 = hold(e, rows, nb * 4)) && (e->act.sum16 = hold(e, rows, nb * 8)) &&
-           (e->act.isum32 = hold(e, rows, nb * 4)) && (e->act.isum16 = hold(e, rows, nb * 8));
+           (e->act.isum16 = hold(e, rows, nb * 8));
 }
 
 static int hold_buffers(edge_exec *e) {

@@ -19,7 +19,6 @@ from edgellm.engine.scheduler import Scheduler, Sizes
 from edgellm.errors import ArgumentError
 from edgellm.gguf import open_model
 from edgellm.info import ModelInfo, describe
-from edgellm.program.plan import plan as plan_buffers
 from edgellm.program.verify import verify
 from edgellm.prompts import Prompts
 
@@ -97,7 +96,8 @@ def _plan(program: Program, file: ModelFile, options: Options) -> MemoryPlan:
         _log.warning("n_ctx=%d is more than the %d positions the model was trained for, which is used instead",
                      n_ctx, program.n_ctx_train)
         n_ctx = program.n_ctx_train
-    width = sum(plan_buffers(program).widths) + max(program.widths[op.out] for op in program.ops[:-1])
+    # The two halves of a feed-forward layer, and four values as wide as the model, stand for what lives at once.
+    width = 2 * max(width for width in program.widths.values() if width != program.n_vocab) + 4 * program.n_embd
     weights = sum(tensor.nbytes for tensor in file.tensors.values())
     sizes = MemoryModel(program, weights, options.kv_type, width)
     return plan_memory(sizes, n_ctx=n_ctx, n_batch=options.n_batch, max_memory=options.max_memory)

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
-from edgellm.catalog import resolve
 from edgellm.engine.generation import Generation
 from edgellm.engine.limits import Overflow, fit
 from edgellm.engine.machine import default_threads
@@ -17,6 +16,7 @@ from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
 from edgellm.loading import Options, load
+from edgellm.locate import locate
 from edgellm.sampling import Sampler, SamplingParams
 from edgellm.textstream import TextStream
 from edgellm.vocabulary import Tokenizer
@@ -79,7 +79,7 @@ class Model:
             overflow=cast(Overflow, choice("overflow", overflow, _OVERFLOWS)),
             max_memory=parse_size(max_memory, "max_memory"),
         )
-        loaded = load(resolve(model), options)
+        loaded = load(locate(model), options)
         self._info = loaded.info
         self._prompts = loaded.prompts
         self._engine = loaded.engine
@@ -206,7 +206,7 @@ class Model:
             text=text,
             stop_ids=stop_ids,
         )
-        request.n_prompt = len(ids)
+        request.n_prompt = len(ids) + dropped
         request.dropped = dropped + fitted.dropped
         request.truncated = fitted.truncated
         if not fitted.prompt:  # a prompt too long for overflow="stop"

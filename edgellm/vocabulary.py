@@ -22,11 +22,11 @@ class Tokenizer:
         Raises VocabularyError if the file has none, UnsupportedModelError for a kind of tokenizer that EdgeLLM lacks,
         ModelFormatError for a damaged one, ModelNotFoundError if there is no such file.
         """
-        from edgellm.catalog import resolve
         from edgellm.gguf import open_model
+        from edgellm.locate import locate
         from edgellm.tokenizer import load_tokenizer
 
-        with open_model(resolve(model)) as file:
+        with open_model(locate(model)) as file:
             self._inner: tokenizer.Tokenizer = load_tokenizer(file.metadata, file.name)
 
     @classmethod

@@ -16,15 +16,15 @@ enum {
     EDGE_N_TYPES = 42
 };
 
-/* Activations quantized row by row: blocks of 32 with one scale d = max|x| / 127.
- * The sums correct for offsets (integers) and carry the weights' mins (floats, times d). */
+/* Activations quantized row by row: every 16 values share one scale d = max|x| / 127.
+ * A block is the 32 values that share a weight scale in most formats.  The sums correct for offsets
+ * (integers) and carry the weights' mins (floats, times d). */
 typedef struct {
-    int8_t *q;      /* [rows][n_block * 32] */
-    float *d;       /* [rows][n_block] */
-    float *sum32;   /* [rows][n_block]      d * sum of the block */
-    float *sum16;   /* [rows][2 * n_block]  d * sums of its halves */
-    int32_t *isum32; /* [rows][n_block] */
-    int32_t *isum16; /* [rows][2 * n_block] */
+    int8_t *q;       /* [rows][n_block * 32] */
+    float *d;        /* [rows][2 * n_block] */
+    float *sum32;    /* [rows][n_block]      the quantized block's sum */
+    float *sum16;    /* [rows][2 * n_block]  the sums of its halves */
+    int32_t *isum16; /* [rows][2 * n_block]  the same before d */
     int n_block;
 } edge_act;
 

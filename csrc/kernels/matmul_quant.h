@@ -1,10 +1,11 @@
 /* Matmul kernels of one block type; include with T defined to its name in quants.h.
  *
- * The order of every output element, whichever kernel computes it: blocks of 32 in ascending order; in a
- * block the integer sums are exact, then
- *     t   = isum * ws               (two scales: t = fma(isum1, ws1, isum0 * ws0))
- *     acc = fma(t, d, acc)          d: the activation block's scale
- *     acc = fma(wm, d * sum, acc)   where the type has mins (two scales: for each half)
+ * The order of every output element, whichever kernel computes it: blocks of 32 in ascending order; the
+ * integer sums i0, i1 of a block's halves are exact; d0, d1 are the activations' scales of the halves.
+ *     one weight scale:  acc = fma(fma(i1, d1, i0 * d0), ws, acc)
+ *                        acc = fma(wm, sum32, acc)                     where the type has mins
+ *     two:               acc = fma(i0 * ws0, d0, acc); acc = fma(i1 * ws1, d1, acc)
+ *                        acc = fma(wm0, sum16[0], acc); acc = fma(wm1, sum16[1], acc)
  */
 #define T_(name) EDGE_PASTE(T, name)
 enum {
@@ -18,14 +19,26 @@ INLINE void T_(row_pointers)(const edge_matrix *w, int tile, const uint8_t *row[
     }
 }
 
-INLINE vf T_(update)(vf acc, vf t, const edge_act *act, size_t at, const float *wm) {
-    acc = vf_fma(t, vf_set1(act->d[at]), acc);
+/* Add half 0 or 1 of a block; t carries the first half over to the second where they share a scale. */
+INLINE vf T_(half)(vf acc, vf *t, vi sum, int half, const edge_act *act, size_t at, const float *ws) {
+    vf x = vi_to_vf(sum), d = vf_set1(act->d[2 * at + (size_t)half]);
+    if (T_(SUB) == 2) return vf_fma(vf_mul(x, vf_load(ws + half * LANES)), d, acc);
+    *t = half ? vf_fma(x, d, *t) : vf_mul(x, d);
+    return half ? vf_fma(*t, vf_load(ws), acc) : acc;
+}
+
+INLINE vf T_(mins)(vf acc, const edge_act *act, size_t at, const float *wm) {
     if (T_(MIN) && T_(SUB) == 1) acc = vf_fma(vf_load(wm), vf_set1(act->sum32[at]), acc);
     if (T_(MIN) && T_(SUB) == 2) {
         acc = vf_fma(vf_load(wm), vf_set1(act->sum16[2 * at]), acc);
         acc = vf_fma(vf_load(wm + LANES), vf_set1(act->sum16[2 * at + 1]), acc);
     }
     return acc;
+}
+
+/* What offset weights add too much to an integer sum. */
+INLINE vi T_(start)(const edge_act *act, size_t half) {
+    return T_(U8_OFF) ? vi_set1(-T_(U8_OFF) * act->isum16[half]) : vi_zero();
 }
 
 /* Few rows: the weights are unpacked in registers, 16 rows at a time. */
@@ -47,20 +60,14 @@ INLINE void T_(few)(const edge_matrix *w, const edge_act *act, int rows, float *
                 UNROLL for (int r = 0; r < 16; r++) p[r] = vb_dot(T_(load)(row[r], b0 + i), x, T_(SIGNED));
                 vi lo, hi;
                 vp_reduce(p, &lo, &hi);
-                const float *s = ws + i * T_(SUB) * LANES;
-                vf t;
-                if (T_(SUB) == 1) {
-                    vi sum = vi_add(lo, hi);
-                    if (T_(U8_OFF)) sum = vi_add(sum, vi_set1(-T_(U8_OFF) * act->isum32[at]));
-                    t = vf_mul(vi_to_vf(sum), vf_load(s));
-                } else {
-                    if (T_(U8_OFF)) {
-                        lo = vi_add(lo, vi_set1(-T_(U8_OFF) * act->isum16[2 * at]));
-                        hi = vi_add(hi, vi_set1(-T_(U8_OFF) * act->isum16[2 * at + 1]));
-                    }
-                    t = vf_fma(vi_to_vf(hi), vf_load(s + LANES), vf_mul(vi_to_vf(lo), vf_load(s)));
+                if (T_(U8_OFF)) {
+                    lo = vi_add(lo, T_(start)(act, 2 * at));
+                    hi = vi_add(hi, T_(start)(act, 2 * at + 1));
                 }
-                acc = T_(update)(acc, t, act, at, wm + i * T_(SUB) * LANES);
+                vf t;
+                acc = T_(half)(acc, &t, lo, 0, act, at, ws + i * T_(SUB) * LANES);
+                acc = T_(half)(acc, &t, hi, 1, act, at, ws + i * T_(SUB) * LANES);
+                acc = T_(mins)(acc, act, at, wm + i * T_(SUB) * LANES);
             }
         }
         store_tile(w, acc, tile, out + (size_t)a * (size_t)w->n_out);
@@ -100,23 +107,16 @@ INLINE void T_(rows)(const edge_matrix *w, const edge_act *act, int a0, const in
         const float *s = ws + b * T_(SUB) * LANES, *m = wm + b * T_(SUB) * LANES;
         vi sum[TILE_ROWS];
         vf t[TILE_ROWS];
-        UNROLL for (int half = 0; half < T_(SUB); half++) {
-            UNROLL for (int r = 0; r < R; r++) {
-                size_t ar = at + (size_t)r * (size_t)nb;
-                if (!T_(U8_OFF)) sum[r] = vi_zero();
-                else sum[r] = vi_set1(-T_(U8_OFF) * (T_(SUB) == 1 ? act->isum32[ar] : act->isum16[2 * ar + (size_t)half]));
-            }
-            UNROLL for (int j = 0; j < 8 / T_(SUB); j++) {
-                int k = half * 4 + j;
+        UNROLL for (int half = 0; half < 2; half++) {
+            UNROLL for (int r = 0; r < R; r++)
+                sum[r] = T_(start)(act, 2 * (at + (size_t)r * (size_t)nb) + (size_t)half);
+            UNROLL for (int k = 4 * half; k < 4 * half + 4; k++)
                 UNROLL for (int r = 0; r < R; r++)
                     sum[r] = vi_dot4(sum[r], v + 64 * k, q + (size_t)r * (size_t)nb * 32 + 4 * k, T_(SIGNED));
-            }
-            UNROLL for (int r = 0; r < R; r++) {
-                vf scale = vf_load(s + half * LANES), x = vi_to_vf(sum[r]);
-                t[r] = half ? vf_fma(x, scale, t[r]) : vf_mul(x, scale);
-            }
+            UNROLL for (int r = 0; r < R; r++)
+                acc[r] = T_(half)(acc[r], &t[r], sum[r], half, act, at + (size_t)r * (size_t)nb, s);
         }
-        UNROLL for (int r = 0; r < R; r++) acc[r] = T_(update)(acc[r], t[r], act, at + (size_t)r * (size_t)nb, m);
+        UNROLL for (int r = 0; r < R; r++) acc[r] = T_(mins)(acc[r], act, at + (size_t)r * (size_t)nb, m);
     }
     UNROLL for (int r = 0; r < R; r++) store_tile(w, acc[r], tile, out + (size_t)(a0 + r) * (size_t)w->n_out);
 }

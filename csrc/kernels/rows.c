@@ -1,30 +1,30 @@
 /* Ops that see one row at a time: quantization, norms, rope and elementwise ones. */
 #include "tables.h"
 
+/* Sixteen values: scale, bytes and sum. */
+INLINE int32_t quantize16(vf x, int8_t *q, float *scale) {
+    float max = vf_hmax(vf_abs(x));
+    /* A NaN or an infinity makes the scale NaN: it must not vanish in the rounding. */
+    float poison = vf_sum(vf_mul(x, vf_zero()));
+    float d = max / 127.0f, inverse = max > 0.0f ? 127.0f / max : 0.0f;
+    /* The inverse of a subnormal may overflow: such values are zero. */
+    if (!(inverse <= 3.4e38f)) inverse = 0.0f, d = 0.0f;
+    vi_store_i8(q, vf_to_vi(vf_mul(x, vf_set1(inverse))));
+    *scale = d + poison;
+    int32_t sum = 0;
+    for (int i = 0; i < LANES; i++) sum += q[i];
+    return sum;
+}
+
 static void quantize(const float *x, int row, int b0, int b1, const edge_act *act) {
     for (int b = b0; b < b1; b++) {
         size_t at = (size_t)row * (size_t)act->n_block + (size_t)b;
-        vf lo = vf_load(x + 32 * b), hi = vf_load(x + 32 * b + LANES);
-        float max = vf_hmax(vf_max(vf_abs(lo), vf_abs(hi)));
-        /* A NaN or an infinity makes the whole block NaN: it must not vanish in the rounding. */
-        float poison = vf_sum(vf_fma(lo, vf_zero(), vf_mul(hi, vf_zero())));
-        float d = max / 127.0f, inverse = max > 0.0f ? 127.0f / max : 0.0f;
-        /* The inverse of a subnormal may overflow: such a block is zero. */
-        if (!(inverse <= 3.4e38f)) inverse = 0.0f, d = 0.0f;
-        d += poison;
-        vf by = vf_set1(inverse);
-        int8_t *q = act->q + 32 * at;
-        vi_store_i8(q, vf_to_vi(vf_mul(lo, by)));
-        vi_store_i8(q + LANES, vf_to_vi(vf_mul(hi, by)));
-        int32_t s0 = 0, s1 = 0;
-        for (int i = 0; i < 16; i++) s0 += q[i], s1 += q[16 + i];
-        act->d[at] = d;
-        act->isum16[2 * at] = s0;
-        act->isum16[2 * at + 1] = s1;
-        act->isum32[at] = s0 + s1;
-        act->sum16[2 * at] = d * (float)s0;
-        act->sum16[2 * at + 1] = d * (float)s1;
-        act->sum32[at] = d * (float)(s0 + s1);
+        for (size_t half = 2 * at; half < 2 * at + 2; half++) {
+            int32_t sum = quantize16(vf_load(x + 32 * b + 16 * (half & 1)), act->q + 16 * half, &act->d[half]);
+            act->isum16[half] = sum;
+            act->sum16[half] = act->d[half] * (float)sum;
+        }
+        act->sum32[at] = act->sum16[2 * at] + act->sum16[2 * at + 1];
     }
 }
 

@@ -129,7 +129,8 @@ class ReferenceExecutable:
                 x = x.reshape(len(x), x.shape[1] // op.size, op.size)
                 x = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + op.eps)
                 weight = 1.0 if op.weight is None else self._weights[op.weight].astype(np.float64)
-                return (x * weight).reshape(values[op.x].shape)
+                normed: Array = x * weight
+                return normed.reshape(values[op.x].shape)
             case Rope():
                 x = values[op.x]
                 heads = x.reshape(len(x), -1, op.head_dim)
@@ -201,11 +202,14 @@ class ReferenceExecutable:
             raise ArgumentError(f"a segment of {segment.n_rows} rows at position {segment.start}")
         if len(segment.pages) != len(self._n_pages):
             raise ArgumentError(f"{len(segment.pages)} page tables for {len(self._n_pages)} groups of layers")
-        blocks = slice(segment.start // PAGE, (segment.start + segment.n_rows - 1) // PAGE + 1)
-        for table, n_pages in zip(segment.pages, self._n_pages, strict=True):
-            ids = np.asarray(table)
-            if len(ids) < blocks.stop or ids.max() >= n_pages or ids.min() < -1 or ids[blocks].min() < 0:
-                raise ArgumentError(f"a page table does not give each row one of {n_pages} pages: {ids.tolist()}")
+        last = (segment.start + segment.n_rows - 1) // PAGE
+        for table, n_pages, window in zip(segment.pages, self._n_pages, self._program.windows, strict=True):
+            first = 0 if window is None else max(0, segment.start - window + 1) // PAGE
+            seen = np.asarray(table)[first : last + 1]
+            if len(seen) <= last - first or seen.min() < 0 or seen.max() >= n_pages:
+                raise ArgumentError(
+                    f"position {segment.start} needs pages from 0 to {n_pages - 1}, has {seen.tolist()}"
+                )
 
 
 class _Pages:
@@ -235,7 +239,6 @@ def _attend_one(
     state = store.state
     window = positions[-1] + 1 if state.window is None else state.window
     seen = np.arange(max(0, positions[0] - window + 1), positions[-1] + 1)
-    seen = seen[table[seen // PAGE] >= 0]
     page, slot = table[seen // PAGE], seen % PAGE
     distance = positions[:, None] - seen
     hidden = (distance < 0) | (distance >= window)

@@ -234,7 +234,7 @@ class PageCache:
             if GONE in kept[first:]:
                 return None
             shared = sum(pool.refs[page] > 1 for page in kept[max(first, sinks) : blocks(length)])
-            pass
+            pool.require(shared, kept[:first] + pages[sinks : sinks + gap])
         result = Shift(-gap * PAGE, [], [])
         for pool, pages in self._groups(table):
             pool.drop_all(pages[sinks : sinks + gap])

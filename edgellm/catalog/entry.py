@@ -107,9 +107,9 @@ def parse_hub_name(text: str) -> HubFile:
     Raises:
         ArgumentError: it is of another form, or a part could lead out of the cache.
     """
-    place, _, revision = text.removeprefix("hf:").partition("@")
+    place, at, revision = text.removeprefix("hf:").partition("@")
     parts = place.split("/")
-    named = [*parts, *([revision] if revision else [])]
+    named = [*parts, revision] if at else parts
     if not text.startswith("hf:") or len(parts) < 3 or not all(map(is_component, named)):
         raise ArgumentError(f"{text!r} is not of the form hf:OWNER/REPO/FILE or hf:OWNER/REPO/FILE@REVISION")
     return HubFile(parts[0], parts[1], "/".join(parts[2:]), revision or None)

@@ -1,10 +1,11 @@
-"""Files of Hugging Face repositories, fetched with huggingface_hub, which resumes by itself."""
+"""Files of Hugging Face repositories, fetched with huggingface_hub: its addresses, tokens and retries."""
 
+import functools
 import inspect
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,34 +32,49 @@ def fetch(
         raise DownloadError(
             f"{place} needs the package huggingface_hub: pip install edgellm[hf] (or give the path of a model file)"
         ) from None
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
     # Read here and not left to huggingface_hub, which looks only when it is imported.
     endpoint = os.environ.get("HF_ENDPOINT") or None
-    repo = f"{place.owner}/{place.repo}"
+    locate = functools.partial(huggingface_hub.hf_hub_url, f"{place.owner}/{place.repo}", place.file, endpoint=endpoint)
     try:
-        url = huggingface_hub.hf_hub_url(repo, place.file, revision=place.revision, endpoint=endpoint)
-        announced = huggingface_hub.get_hf_file_metadata(url)
+        announced = huggingface_hub.get_hf_file_metadata(locate(revision=place.revision))
     except Exception as error:
         raise _failure(place, error) from error
     if size is not None and announced.size is not None:
         check(str(place), announced.size, "", size=size, sha256=None)
-    if sha256 is None and re.fullmatch("[0-9a-f]{64}", announced.etag or ""):
-        sha256 = announced.etag
+    etag = re.sub(r"\W", "", announced.etag or "")
+    if sha256 is None and re.fullmatch("[0-9a-f]{64}", etag):
+        sha256 = etag
     size = size if size is not None else announced.size
     partial.mkdir(parents=True, exist_ok=True)
-    require_space(partial, size or 0)
-    options, quiet = _reporting(huggingface_hub, progress, size)
-    try:
-        with quiet:
-            fetched = huggingface_hub.hf_hub_download(
-                repo, place.file, revision=place.revision, endpoint=endpoint, local_dir=partial, **options
-            )
-    except _Stopped as stopped:
-        raise stopped.reason from None
-    except Exception as error:
-        raise _failure(place, error) from error
-    os.replace(fetched, temp)
+    # By the tag of its content: what came of another version of the file must not be continued.
+    part = partial / f"{etag or 'untagged'}.part"
+    with open(part, "ab") as file:
+        # hf_hub_download begins anew after an interruption, and model files are large.
+        done = file.tell() if etag else file.truncate(0)
+        require_space(partial, max((size or 0) - done, 0))
+        options, quiet = _reporting(http_get, huggingface_hub.utils, progress, size)
+        try:
+            with quiet:
+                if size is None or done < size:
+                    http_get(
+                        # The commit, not the branch, which may move between two tries.
+                        locate(revision=announced.commit_hash or place.revision),
+                        file,
+                        resume_size=done,
+                        headers=build_hf_headers(library_name="edgellm"),
+                        expected_size=size,
+                        **options,
+                    )
+        except _Stopped as stopped:
+            raise stopped.reason from None
+        except Exception as error:
+            raise _failure(place, error) from error
+    verify_file(part, size=size, sha256=sha256, progress=progress)
+    os.replace(part, temp)
     shutil.rmtree(partial, ignore_errors=True)
-    verify_file(temp, size=size, sha256=sha256, progress=progress)
 
 
 class _Stopped(BaseException):
@@ -70,12 +86,12 @@ class _Stopped(BaseException):
 
 
 def _reporting(
-    huggingface_hub: Any, progress: Progress, size: int | None
+    http_get: Callable[..., Any], utils: Any, progress: Progress, size: int | None
 ) -> tuple[dict[str, Any], AbstractContextManager[Any]]:
     """How to pass progress on instead of printing a bar."""
-    if "tqdm_class" not in inspect.signature(huggingface_hub.hf_hub_download).parameters:
+    if "tqdm_class" not in inspect.signature(http_get).parameters:
         progress(0, size, "downloading")
-        return {}, _no_bars(huggingface_hub.utils)
+        return {}, _no_bars(utils)
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     class Bar(tqdm):  # type: ignore[misc]

@@ -47,7 +47,7 @@ def main() -> None:
 
     \b
     Start here:
-      edgellm chat                           talk to a small model (fetched once)
-      edgellm run "The capital of France is"
-      edgellm inspect model.gguf             what is in the file
+      edgellm chat                     talk with a small model, fetched once
+      edgellm run --raw "The capital of France is"
+      edgellm inspect model.gguf       see what is in a file
     """

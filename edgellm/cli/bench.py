@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from edgellm.cli.loading import find_model
+from edgellm.cli.options import BACKEND
 from edgellm.cli.ui import plural
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--repeat", default=3, show_default=True, help="Measure so often and take the median.")
 @click.option("--depth", type=int, help="Generate after this many tokens of context.")
 @click.option("--batch", type=int, help="Also generate this many texts at once.")
-@click.option("--backend", default="auto", show_default=True, help="What computes: auto, native or reference.")
+@click.option("--backend", type=BACKEND, default="auto", show_default=True, help="What computes.")
 @click.option("--json", "as_json", is_flag=True, help="Write the numbers as one JSON object.")
 def command(
     model: str,
@@ -32,7 +33,7 @@ def command(
     repeat: int,
     depth: int | None,
     batch: int | None,
-    backend: str,
+    backend: Literal["auto", "native", "reference"],
     as_json: bool,
 ) -> None:
     """Measure the speed of MODEL, a GGUF file or a catalog name.
@@ -83,10 +84,6 @@ def _show(result: Benchmark, prompt: int, generate: int) -> None:
         rows.insert(2, (f"decode, {result.batch} at once{after}", f"{result.batch_tps:.1f} tokens/s"))
     title = ", ".join(filter(None, (plural(result.threads, "thread"), result.isa)))
     table = Table(title=title, title_justify="left", show_header=False)
-        title=", ".join(filter(None, (plural(result.threads, "thread"), result.isa))),
-        title_justify="left",
-        show_header=False,
-    )
     table.add_column()
     table.add_column(justify="right")
     for row in rows:

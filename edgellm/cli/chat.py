@@ -47,7 +47,9 @@ def command(ctx: click.Context, /, model: str | None, system: str | None, **opti
 
 
 def _welcome(info: ModelInfo) -> None:
-    model = f"{escape(info.name)} · {count(info.n_params)} parameters, {info.quantization} · context {info.n_ctx} tokens"
+    model = (
+        f"{escape(info.name)} · {count(info.n_params)} parameters, {info.quantization} · context {info.n_ctx} tokens"
+    )
     machine = " ".join(filter(None, (info.backend, info.isa)))
     say(f"{model} · {machine}, {plural(info.threads, 'thread')}", dim=True)
     say("/help lists the commands, Ctrl-D leaves.", dim=True)

@@ -32,11 +32,13 @@ SETTINGS = (
     Setting("max_tokens", int, "Longest reply, in tokens; by default until the context is full."),
 )
 
+BACKEND = click.Choice(("auto", "native", "reference"))
+
 _MODEL = (
     click.option("--n-ctx", type=int, help="Context size in tokens; by default what the model and the memory allow."),
     click.option("--threads", type=int, help="CPU threads; by default one for each physical core at hand."),
-    click.option("--backend", help="What computes: auto (default), native or reference."),
-    click.option("--kv-type", help="How keys and values are stored: f16 (default) or f32."),
+    click.option("--backend", type=BACKEND, help="What computes; auto, the default, takes the fastest."),
+    click.option("--kv-type", type=click.Choice(("f16", "f32")), help="How keys and values are kept; f16 by default."),
     click.option("--max-memory", help="Fit the context into this much memory, such as 3GB."),
 )
 

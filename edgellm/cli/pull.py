@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from edgellm.cli.progress import Download
-from edgellm.cli.ui import say
 
 
 @click.command("pull", short_help="Fetch a model.")
@@ -24,4 +23,3 @@ def command(name: str, force: bool) -> None:
     with Download(name) as bar:
         path = catalog.pull(name, progress=bar, force=force)
     click.echo(path)
-    say("ready", dim=True)

@@ -85,7 +85,8 @@ class Repl:
             stream(self.last, said)
             finished = self.last.finish_reason != "cancelled"
             if self.last.finish_reason == "length":
-                say("(the context is full)" if self.last.truncated else "(max_tokens reached)", dim=True)
+                limited = self.conversation.settings.get("max_tokens", -1) >= 0 and not self.last.truncated
+                say("(max_tokens reached)" if limited else "(the context is full)", dim=True)
         except KeyboardInterrupt:
             pass
         finally:
@@ -105,15 +106,18 @@ class Repl:
         and all of it be processed again, with every message.
         """
         talk, n_ctx = self.conversation, self.model.info.n_ctx
-        room = min(talk.settings.get("max_tokens") or REPLY_ROOM, n_ctx // 4)
+        wanted = talk.settings.get("max_tokens", 0)
+        limit = n_ctx - min(wanted if wanted > 0 else REPLY_ROOM, n_ctx // 4)
         before = talk.first
-        limit = n_ctx - room
-        while self._prompt_tokens() > limit and talk.drop_oldest():
+        while (tokens := self._prompt_tokens()) > limit and talk.drop_oldest():
             limit = n_ctx - n_ctx // 4
-        if gone := talk.first - before:
+        messages = talk.messages()
+        if tokens > n_ctx:
+            talk.first = before  # The last message alone is too long, as the model will say; nothing need go for it.
+        elif gone := talk.first - before:
             turns = "turn is" if gone == 1 else f"{gone} turns are"
             say(f"(the context of {n_ctx} tokens is full: the oldest {turns} no longer sent to the model)", dim=True)
-        return talk.messages()
+        return messages
 
     def _prompt_tokens(self) -> int:
         text = self.model.chat_template.render(self.conversation.messages())

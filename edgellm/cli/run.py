@@ -24,13 +24,14 @@ from edgellm.cli.ui import allow_any_text, is_terminal
 def command(prompt: str | None, model: str | None, system: str | None, raw: bool, **options: Any) -> None:
     """Answer PROMPT on standard output and leave.
 
-    The prompt is sent as a chat message if the model has a chat format, else it is continued as plain text.
-    Without PROMPT, or with -, it is read from standard input.
+    The prompt is sent as a chat message if the model has a chat format, since such models expect one: ask or tell it
+    something.  To have a text continued, use --raw; models without a chat format always do that.  Without PROMPT, or
+    with -, it is read from standard input.
 
     \b
     Examples:
-      edgellm run "The capital of France is"
-      edgellm run --raw --temperature 0 --max-tokens 20 "Once upon a time"
+      edgellm run "Write a short poem about rain."
+      edgellm run --raw --temperature 0 --max-tokens 20 "The capital of France is"
       edgellm run --model model.gguf --system "Answer in one sentence." < question.txt
     """
     if raw and system is not None:

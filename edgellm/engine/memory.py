@@ -151,10 +151,10 @@ def parse_size(value: int | str | None, name: str) -> int | None:
     """Return bytes from an int or a text such as ``"3GB"`` (10⁹) or ``"3 GiB"`` (2³⁰).  Raises ArgumentError."""
     if value is None:
         return None
+    size: object = value
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", value.upper())
-        if match and match[2] in _UNITS:
-            value = int(float(match[1]) * _UNITS[match[2]])
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        size = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else None
+    if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
         raise ArgumentError(f'{name} must be a positive number of bytes or a size such as "3GB", not {value!r}')
-    return value
+    return size

@@ -39,6 +39,7 @@ class Usage:
     """How many tokens a request took."""
 
     prompt_tokens: int
+    """Of the prompt as it was given, those included that the context had no room for."""
     completion_tokens: int
     """Ids the model chose, the one that ended the text included."""
     cached_tokens: int

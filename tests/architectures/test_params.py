@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from edgellm.architectures import Params, build
-from edgellm.errors import ModelFormatError, UnsupportedModelError
+from edgellm.errors import EdgeLLMError, ModelFormatError, UnsupportedModelError
 from edgellm.program.ops import Attention, MatMul
 from tests.support import conformance
 
@@ -160,3 +160,62 @@ def test_windows_follow_the_period_of_the_family_the_file_or_a_list() -> None:
 def test_nonsense_window_patterns_are_refused(pattern: Any) -> None:
     with pytest.raises(ModelFormatError, match="sliding_window_pattern"):
         windows(pattern=pattern)
+
+
+ODD: tuple[Any, ...] = (
+    *(0, 1, -1, 3, 2**31, 2**64 - 1, -(2**63), 0.0, -1.0, 1e-300, 1e300, math.nan, math.inf, -math.inf),
+    *(
+        True,
+        False,
+        "",
+        "yarn",
+        "\ud800",
+        [],
+        [0, 0],
+        [1, 2],
+        [2, 2, 2],
+        ["a", "b"],
+        [[1], [2]],
+        [math.nan, 1.0],
+        [True],
+    ),
+)
+
+
+class Listening(dict[str, Any]):
+    """Metadata that remembers which keys were asked for."""
+
+    def __init__(self, items: dict[str, Any]) -> None:
+        super().__init__(items)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+
+@pytest.mark.parametrize("scaling", ["linear", "yarn"])
+@pytest.mark.parametrize("name", conformance.NAMES)
+def test_no_value_of_any_key_gives_an_untyped_error(name: str, scaling: str) -> None:
+    recipe = conformance.recipe(name)
+    prefix = recipe.metadata["general.architecture"]
+    metadata = Listening(
+        recipe.metadata | {f"{prefix}.rope.scaling.type": scaling, f"{prefix}.rope.scaling.factor": 2.0}
+    )
+    build(metadata, recipe.tensors)
+    built, refused = 0, []
+    for key in metadata.asked:
+        for value in ODD:
+            try:
+                build({**metadata, key: value}, recipe.tensors)
+                built += 1
+            except EdgeLLMError as error:
+                refused.append(str(error))
+    assert len(metadata.asked) > 15
+    assert built > 40
+    assert len(refused) > 200
+    assert max(map(len, refused)) < 300

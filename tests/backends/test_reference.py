@@ -92,10 +92,10 @@ def test_one_page_count_is_needed_per_group_of_layers() -> None:
         ([1] * 49, [(0, 49, [0, 1, 2, 2])], [0], "of at most 48"),
         ([1], [(-1, 1, [0])], [0], "at position -1"),
         ([1], [(0, 1, [0]), (0, 0, [1])], [0], "a segment of 0 rows"),
-        ([1], [(0, 1, [3])], [0], "one of 3 pages"),
-        ([1], [(0, 1, [-1])], [0], "one of 3 pages"),
-        ([1], [(16, 1, [0])], [0], "one of 3 pages"),
-        ([1], [(16, 1, [-2, 0])], [0], "one of 3 pages"),
+        ([1], [(0, 1, [3])], [0], "needs pages from 0 to 2"),
+        ([1], [(0, 1, [-1])], [0], "needs pages from 0 to 2"),
+        ([1], [(16, 1, [0])], [0], "needs pages from 0 to 2"),
+        ([1], [(16, 1, [-2, 0])], [0], "needs pages from 0 to 2"),
     ],
 )
 def test_impossible_batches_are_refused(

@@ -334,6 +334,42 @@ def test_what_follows_a_shift_is_never_found_as_a_prefix() -> None:
     assert cache.match([*twin.tokens, 0]) == 48
 
 
+def test_a_rewind_after_the_sinks_of_a_shifted_sequence_still_hides_it() -> None:
+    cache = cache_of((None, 12))
+    table = stored(cache, list(range(64)))
+    assert cache.shift(table, 16, 16) is not None
+    assert cache.truncate(table, 32) == [[]]
+    store(cache, table, [9] * 32)
+    assert cache.match([*table.tokens, 0]) == 16
+
+
+def test_a_shift_may_copy_to_the_pages_it_lets_go() -> None:
+    cache = cache_of((20, 4))
+    table = stored(cache, [1] * 64)
+    twin, _ = cache.fork(table)
+    assert free(cache) == [0]
+    pages = table.pages[0].copy()
+    # Block 0 is dropped, block 1 leaves the window: just enough for copies of the two that the fork shares.
+    shift = cache.shift(table, 0, 16)
+    assert shift is not None
+    assert [source for source, _ in shift.copies[0]] == pages[2:]
+    assert {target for _, target in shift.copies[0]} == set(pages[:2])
+    assert twin.pages[0][2:] == pages[2:]
+
+
+def test_pages_already_gone_are_not_counted_as_given_back() -> None:
+    cache = cache_of((8, 8))
+    table = stored(cache, [1] * 112)
+    cache.extend(table, 0)
+    assert table.pages[0][:6] == [GONE] * 6
+    cache.fork(table)
+    stored(cache, [2] * 16 * free(cache)[0])
+    # The page that GONE would name as an index has one reference, like one that the shift would free.
+    assert cache.pools[0].refs[GONE] == 1
+    with pytest.raises(OutOfPages):
+        cache.shift(table, 0, 16)
+
+
 @pytest.mark.parametrize(
     ("keep", "drop"), [(0, 0), (-1, 16), (0, -5), (0, 65), (16, 49), (49, 1), (1, 49)]
 )

@@ -167,3 +167,15 @@ def test_peak_memory_follows_what_is_touched() -> None:
     after = benchmark.peak_memory()
     assert after is not None
     assert after >= size
+
+
+def test_a_real_model_without_vocabulary_is_measured(
+    gguf_file: GgufFile, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "_BUFFER", 8 << 20)
+    arguments = ("--prompt", "20", "--generate", "6", "--depth", "10", "--batch", "3", "--repeat", "2", "--json")
+    result = invoke("bench", str(gguf_file()), *arguments, "--backend", "reference", "--threads", "1")
+    assert (result.exit_code, result.stderr) == (0, "")
+    report = json.loads(result.stdout)
+    assert report["threads"] == 1
+    assert all(report[key] > 0 for key in KEYS - {"isa"} | {"batch_tps"})

@@ -100,14 +100,23 @@ def test_a_reply_stopped_before_its_first_word_leaves_no_trace(install: Install,
     assert model.asked[1] == [{"role": "user", "content": "two"}]
 
 
-@pytest.mark.parametrize(("truncated", "note"), [(False, "(max_tokens reached)\n"), (True, "(the context is full)\n")])
-def test_a_reply_cut_short_says_why(install: Install, invoke: Invoke, truncated: bool, note: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "truncated", "note"),
+    [
+        (("--max-tokens", "5"), False, "(max_tokens reached)\n"),
+        (("--max-tokens", "5"), True, "(the context is full)\n"),
+        ((), False, "(the context is full)\n"),
+    ],
+)
+def test_a_reply_cut_short_says_why(
+    install: Install, invoke: Invoke, arguments: tuple[str, ...], truncated: bool, note: str
+) -> None:
     def script(_messages: Any) -> Iterator[str]:
         yield "word"
         model.generations[0].truncated = truncated
 
     model = install(script, finish_reason="length")
-    assert invoke("chat", input="x\n").stderr == note
+    assert invoke("chat", *arguments, input="x\n").stderr == note
 
 
 def test_whole_oldest_turns_leave_a_full_context(install: Install, invoke: Invoke) -> None:
@@ -129,8 +138,8 @@ def test_a_message_longer_than_the_context_is_an_error_and_the_chat_goes_on(inst
     model = install(echo, n_ctx=20)
     result = invoke("chat", input="hello\n" + "word " * 21 + "\nagain\n")
     assert result.stdout == "HELLO \nAGAIN \n"
-    assert "error: the prompt has 21 tokens, more than n_ctx=20" in result.stderr
-    assert model.asked[-1][-1]["content"] == "again"
+    assert result.stderr == "error: the prompt has 21 tokens, more than n_ctx=20\n"
+    assert [m["content"] for m in model.asked[-1]] == ["hello", "HELLO ", "again"]
 
 
 def test_settings_of_the_command_line_reach_every_message(install: Install, invoke: Invoke) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,3 +149,10 @@ def test_wrong_usage_exits_with_2(install: Install, invoke: Invoke) -> None:
     assert invoke("run", "--temperature", "hot", "hi").exit_code == 2
     assert invoke("run", "--nonsense", "hi").exit_code == 2
     assert invoke("nonsense").exit_code == 2
+
+
+def test_text_for_a_real_model_without_vocabulary_is_one_line(gguf_file: Callable[..., Path], invoke: Invoke) -> None:
+    result = invoke("run", "--backend", "reference", "--model", str(gguf_file()), "hi")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no vocabulary" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

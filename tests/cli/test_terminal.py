@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.terminal import Terminal
+from tests.support.terminal import Terminal, needs_terminals
 
-if sys.platform == "win32":
-    pytest.skip("pseudo-terminals are POSIX", allow_module_level=True)
+pytestmark = needs_terminals
 
 PROGRAM = """
 import time, edgellm

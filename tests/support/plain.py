@@ -18,11 +18,13 @@ def plain_llama(
     n_layer: int,
     n_head: int,
     frequency: Array,
+    copies: Array,
     eps: float,
 ) -> Array:
-    """Return the logits of tokens at positions, each of which sees those before it in the list.
+    """Return the logits of tokens at positions.
 
-    `w` holds arrays by tensor name, slowest axis first; `frequency` is the turn of each pair per position.
+    `w` holds arrays by tensor name, slowest axis first; `frequency` is the turn of each pair per position;
+    ``copies[row, key]`` says how many times a row sees the token of another.
     """
 
     def linear(x: Array, stem: str, *, scale_last: bool = False) -> Array:
@@ -44,8 +46,7 @@ def plain_llama(
         q, k = turn(linear(h, f"blk.{i}.attn_q")), turn(linear(h, f"blk.{i}.attn_k"))
         v = linear(h, f"blk.{i}.attn_v").reshape(n, n_head, -1)
         scores = np.einsum("rhd,shd->hrs", q, k) / np.sqrt(q.shape[-1])
-        scores[:, np.triu(np.ones((n, n), bool), 1)] = -np.inf
-        weight = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weight = copies * np.exp(scores - scores.max(axis=-1, keepdims=True))
         weight /= weight.sum(axis=-1, keepdims=True)
         x = x + linear(np.einsum("hrs,shd->rhd", weight, v).reshape(n, -1), f"blk.{i}.attn_output")
         h = norm(x, f"blk.{i}.ffn_norm.weight")

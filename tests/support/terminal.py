@@ -11,7 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+needs_terminals = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
 
 
 class Terminal:
@@ -29,6 +32,7 @@ class Terminal:
         self.screen = ""
         """What the terminal was sent so far, escape sequences taken out."""
         self.raw = ""
+        self._seen = 0
         self.stdout = b""
         self._fd, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
@@ -51,7 +55,7 @@ class Terminal:
     def expect(self, pattern: str, seconds: float = 15.0) -> None:
         """Read until `pattern` is on the part of the screen after what was expected before."""
         deadline = time.monotonic() + seconds
-        start = getattr(self, "_seen", 0)
+        start = self._seen
         while not (found := re.compile(pattern).search(self.screen, start)):
             if not self._read(deadline - time.monotonic()):
                 raise AssertionError(f"{pattern!r} did not appear in {self.screen[start:]!r}")

@@ -144,3 +144,12 @@ def test_long_text_without_spaces_takes_linear_time(bpe):
 def test_any_text_comes_back(bpe, text):
     assert bpe.decode(bpe.encode(text)) == text
     assert bpe.decode(bpe.encode(text, parse_special=True), skip_special=False) == text
+
+
+def test_markers_are_control_tokens_where_the_file_has_no_types(bpe, bpe_metadata):
+    tokenizer = load_tokenizer(bpe_metadata(token_type=None))
+    assert tokenizer.is_control(tokenizer.bos_id)
+    assert tokenizer.bos_id not in tokenizer.encode("<|bos|>")
+    assert tokenizer.encode("hello<|bos|>") == bpe.encode("hello<|bos|>")
+    plain = load_tokenizer(bpe_metadata(token_type=None, eos_token_id=10))
+    assert not plain.is_control(10)

@@ -178,3 +178,28 @@ def test_text_with_markers_comes_back(spm, parts):
     text = "".join(parts)
     ids = spm.encode(text, add_special=False, parse_special=True)
     assert spm.decode(ids, skip_special=False) == text
+
+
+def test_a_user_defined_token_keeps_its_own_space(spm_metadata):
+    tokenizer = load_tokenizer(spm_metadata(added=[("   x", USER_DEFINED)]))
+    ids = tokenizer.encode("   xhello", add_special=False)
+    assert ids[0] == tokenizer.n_vocab - 1
+    assert tokenizer.decode(ids) == "   xhello"
+
+
+def test_eos_in_parsed_text_is_not_doubled(spm_metadata):
+    tokenizer = load_tokenizer(spm_metadata(add_eos_token=True))
+    assert tokenizer.encode("hello</s>", parse_special=True) == tokenizer.encode("hello")
+    assert tokenizer.encode("hello</s>", parse_special=True).count(2) == 1
+
+
+def test_undefined_and_unused_types_and_a_second_unknown(spm_metadata, spm):
+    metadata = spm_metadata(added=[("<unk2>", 2)])
+    types = metadata["tokenizer.ggml.token_type"]
+    types[metadata["tokenizer.ggml.tokens"].index("▁hello")] = 0
+    types[metadata["tokenizer.ggml.tokens"].index("▁user")] = 5
+    tokenizer = load_tokenizer(metadata)
+    assert tokenizer.encode("hello") == spm.encode("hello")
+    # An unused piece may be merged through, but is taken apart again.
+    assert tokenizer.id_of("▁user") not in tokenizer.encode("user")
+    assert tokenizer.decode(tokenizer.encode("hello user")) == "hello user"

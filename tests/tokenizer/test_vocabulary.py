@@ -242,6 +242,11 @@ def test_longest_of_overlapping_added_tokens(bpe_metadata, spell):
     ]
 
 
+def test_an_added_character_inside_a_longer_added_token(bpe_metadata, spell):
+    tokenizer = load_tokenizer(bpe_metadata(added=[("\n", USER_DEFINED), ("\n\n\n", USER_DEFINED)]))
+    assert spell(tokenizer, tokenizer.encode("\n\na")) == ["\n", "\n", "a"]
+
+
 def test_lone_surrogates_are_refused(tokenizer):
     with pytest.raises(ArgumentError, match="index 2"):
         tokenizer.encode("é \ud83d")
