@@ -58,13 +58,14 @@ static int hold_act(edge_exec *e, int32_t n_in) {
 static int hold_buffers(edge_exec *e) {
     const edge_model *m = &e->model;
     size_t rows = (size_t)m->max_rows, element = m->kv_f32 ? 4 : 2;
-    int32_t tile_in = 0;
+    int32_t tile_in = 0, act_in = 0;
     for (int i = 0; i < m->n_ops; i++) {
         const edge_op *op = &m->ops[i];
         if (op->kind == EDGE_OP_MATMUL && m->weights[op->weight].type != EDGE_F32) {
             int32_t n_in = (int32_t)m->weights[op->weight].n_in;
             if (n_in > tile_in) tile_in = n_in;
         }
+        if (op->kind == EDGE_OP_QUANTIZE && op->width > act_in) act_in = op->width;
         if (op->kind == EDGE_OP_ATTENTION) {
             const edge_state *s = &m->states[op->state];
             int32_t group = op->n_head / s->n_head_kv;
@@ -87,7 +88,7 @@ static int hold_buffers(edge_exec *e) {
     e->scratch = hold(e, EDGE_MAX_THREADS, e->scratch_bytes);
     if (!e->slots || !e->angles || !e->keys || !e->values || !e->next || !e->parts || !e->part_values || !e->scratch)
         return 0;
-    if (!hold_act(e, tile_in)) return 0;
+    if (!hold_act(e, act_in)) return 0;
     for (int i = 0; i < m->n_slots; i++)
         if (!(e->slots[i] = hold(e, rows, (size_t)m->slot_width[i] * 4))) return 0;
     for (int i = 0; i < m->n_ropes; i++)

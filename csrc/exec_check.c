@@ -44,6 +44,8 @@ static int check_weight(const checker *c, int i) {
         NEED(w->n_in % blocks[t].block == 0 && w->row_bytes == (size_t)(w->n_in / blocks[t].block * blocks[t].bytes),
              "weight %d has rows of %zu bytes, which do not hold %lld values of type %d", i, w->row_bytes,
              (long long)w->n_in, w->type);
+        NEED((uintptr_t)w->data % (blocks[t].block == 1 ? (size_t)blocks[t].bytes : 1) == 0,
+             "weight %d begins in the middle of a number", i);
         NEED(w->n_bytes / w->row_bytes >= (size_t)w->n_out, "weight %d has %zu bytes, too few for %lld rows", i,
              w->n_bytes, (long long)w->n_out);
         return EDGE_OK;
@@ -100,9 +102,14 @@ static int check_op(const checker *c, int i) {
     const edge_model *m = c->m;
     const edge_op *op = &m->ops[i];
     int rc, reads_a = op->kind != EDGE_OP_EMBED, reads_b = op->kind == EDGE_OP_ADD || op->kind == EDGE_OP_GLU;
+    int wanted = op->flags & EDGE_FLAG_WANTED, attention = op->kind == EDGE_OP_ATTENTION;
     NEED(in(op->kind, EDGE_OP_COUNT), "op %d has unknown kind %d", i, op->kind);
     NEED(op->width > 0, "op %d has width %d", i, op->width);
-    NEED(op->out != EDGE_LOGITS || (op->flags & EDGE_FLAG_WANTED), "op %d would write every row to the logits", i);
+    NEED(op->out != EDGE_LOGITS || wanted, "op %d would write every row to the logits", i);
+    int from_logits = (reads_a && op->a == EDGE_LOGITS) || ((reads_b || attention) && op->b == EDGE_LOGITS) ||
+                      (attention && op->c == EDGE_LOGITS);
+    NEED(!from_logits || (wanted && op->kind != EDGE_OP_SELECT), "op %d would read every row of the logits", i);
+    NEED(op->kind != EDGE_OP_SELECT || wanted, "op %d selects more rows than are wanted", i);
     NEED(op->kind == EDGE_OP_QUANTIZE || width_of(m, op->out) >= op->width, "op %d writes past slot %d", i, op->out);
     int32_t a = op->width;
     if (op->kind == EDGE_OP_MATMUL) {
@@ -122,22 +129,23 @@ static int check_op(const checker *c, int i) {
     if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_ROPE)
         NEED(op->size > 0 && op->width % op->size == 0, "op %d has runs of %d in %d", i, op->size, op->width);
     if (op->kind == EDGE_OP_POSITION_SCALE)
-        NEED(op->size > 0 && !(op->flags & EDGE_FLAG_WANTED), "op %d scales by steps of %d positions", i, op->size);
+        NEED(op->size > 0 && !wanted, "op %d scales by steps of %d positions", i, op->size);
     if (op->kind == EDGE_OP_RMS_NORM && (rc = check_vector(c, i, op->weight, op->size))) return rc;
     if (op->kind == EDGE_OP_ROPE)
-        NEED(in(op->rope, m->n_ropes) && m->ropes[op->rope].n_rot <= op->size && !(op->flags & EDGE_FLAG_WANTED),
-             "op %d has no such rope", i);
-    if (op->kind == EDGE_OP_ATTENTION) {
+        NEED(in(op->rope, m->n_ropes) && m->ropes[op->rope].n_rot <= op->size && !wanted, "op %d has no such rope",
+             i);
+    if (attention) {
         NEED(in(op->state, m->n_states), "op %d has no state %d", i, op->state);
         const edge_state *s = &m->states[op->state];
         NEED(op->n_head > 0 && op->n_head <= 1 << 16 && op->n_head % s->n_head_kv == 0, "op %d has %d heads", i,
              op->n_head);
+        NEED((int64_t)op->n_head * m->max_rows <= MOST, "op %d has too many heads for %d rows", i, m->max_rows);
         NEED((int64_t)op->n_head * s->head_dim_v == op->width, "op %d has the wrong width", i);
         int64_t q = (int64_t)op->n_head * s->head_dim;
         NEED(q <= MOST && width_of(m, op->b) >= s->n_head_kv * s->head_dim &&
                  width_of(m, op->c) >= s->n_head_kv * s->head_dim_v,
              "op %d reads past its keys or values", i);
-        NEED(!(op->flags & EDGE_FLAG_WANTED), "op %d attends with wanted rows only", i);
+        NEED(!wanted, "op %d attends with wanted rows only", i);
         a = (int32_t)q;
     }
     if (reads_a) NEED(width_of(m, op->a) >= a, "op %d reads past slot %d", i, op->a);

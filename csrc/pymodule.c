@@ -26,7 +26,7 @@ static PyObject *raise(int rc, const char *message) {
     return NULL;
 }
 
-/* A contiguous buffer of whole `item`-byte elements. */
+/* A contiguous buffer of whole `item`-byte elements, where the processor expects numbers of that size. */
 static int items(PyObject *object, Py_buffer *view, size_t item, const char *what, Py_ssize_t *count) {
     if (PyObject_GetBuffer(object, view, PyBUF_SIMPLE)) return 0;
     if ((size_t)view->len % item) {
@@ -34,8 +34,31 @@ static int items(PyObject *object, Py_buffer *view, size_t item, const char *wha
         PyBuffer_Release(view);
         return 0;
     }
+    if ((uintptr_t)view->buf % (item == 8 ? 8 : 4)) {
+        PyErr_Format(PyExc_ValueError, "%s begins in the middle of a number", what);
+        PyBuffer_Release(view);
+        return 0;
+    }
     *count = view->len / (Py_ssize_t)item;
     return 1;
+}
+
+/* How many rows a sequence has, or -1 and an error. */
+static Py_ssize_t length(PyObject *list, const char *what) {
+    Py_ssize_t n = PySequence_Size(list);
+    if (n <= INT32_MAX) return n;
+    PyErr_Format(PyExc_ValueError, "there are %zd %s, too many", n, what);
+    return -1;
+}
+
+/* Number i of a sequence, which must be a tuple. */
+static PyObject *tuple_at(PyObject *list, Py_ssize_t i, const char *what) {
+    PyObject *row = PySequence_GetItem(list, i);
+    if (row && !PyTuple_Check(row)) {
+        PyErr_Format(PyExc_TypeError, "%s %zd is not a tuple", what, i);
+        Py_CLEAR(row);
+    }
+    return row;
 }
 
 static void release(Executor *self) {
@@ -57,8 +80,8 @@ static void executor_dealloc(PyObject *object) {
 
 /* weights: a sequence of (buffer, type, n_in, n_out, row_bytes). */
 static int take_weights(Executor *self, PyObject *list, edge_weight **out) {
-    Py_ssize_t n = PySequence_Size(list);
-    if (n < 0 || n > INT32_MAX) return 0;
+    Py_ssize_t n = length(list, "weights");
+    if (n < 0) return 0;
     edge_weight *weights = *out = PyMem_Calloc((size_t)n + 1, sizeof *weights);
     self->buffers = PyMem_Calloc((size_t)n + 1, sizeof *self->buffers);
     if (!weights || !self->buffers) {
@@ -66,7 +89,7 @@ static int take_weights(Executor *self, PyObject *list, edge_weight **out) {
         return 0;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *row = PySequence_GetItem(list, i), *buffer;
+        PyObject *row = tuple_at(list, i, "weight"), *buffer;
         if (!row) return 0;
         int type, ok;
         long long n_in, n_out, row_bytes;
@@ -87,8 +110,8 @@ static int take_weights(Executor *self, PyObject *list, edge_weight **out) {
 
 /* ropes: a sequence of (float64 buffer, neox, magnitude). */
 static int take_ropes(PyObject *list, edge_rope **out, double ***frequencies, Py_ssize_t *count) {
-    Py_ssize_t n = *count = PySequence_Size(list);
-    if (n < 0 || n > INT32_MAX) return 0;
+    Py_ssize_t n = *count = length(list, "ropes");
+    if (n < 0) return 0;
     *out = PyMem_Calloc((size_t)n + 1, sizeof **out);
     *frequencies = PyMem_Calloc((size_t)n + 1, sizeof **frequencies);
     if (!*out || !*frequencies) {
@@ -96,7 +119,7 @@ static int take_ropes(PyObject *list, edge_rope **out, double ***frequencies, Py
         return 0;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *row = PySequence_GetItem(list, i), *buffer;
+        PyObject *row = tuple_at(list, i, "rope"), *buffer;
         if (!row) return 0;
         Py_buffer view;
         Py_ssize_t half;
@@ -201,7 +224,6 @@ static PyObject *executor_step(PyObject *object, PyObject *args) {
     int threads;
     if (!PyArg_ParseTuple(args, "OOOOOOi", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5], &threads))
         return NULL;
-    if (!usable(self)) return NULL;
     static const size_t item[6] = {4, sizeof(edge_segment), 4, 8, 4, 4};
     static const char *const what[6] = {"tokens", "segments", "tables", "table_starts", "wanted", "logits"};
     Py_buffer view[6];
@@ -214,6 +236,11 @@ static PyObject *executor_step(PyObject *object, PyObject *args) {
         } else {
             if (PyObject_GetBuffer(given[held], &view[held], PyBUF_WRITABLE)) goto out;
             n[held] = view[held].len / 4;
+            if ((uintptr_t)view[held].buf % 4) {
+                PyErr_SetString(PyExc_ValueError, "logits begins in the middle of a number");
+                held++;
+                goto out;
+            }
         }
         if (n[held] > INT32_MAX && held != 5) {
             PyErr_Format(PyExc_ValueError, "%s is too long", what[held]);
@@ -221,6 +248,7 @@ static PyObject *executor_step(PyObject *object, PyObject *args) {
             goto out;
         }
     }
+    if (!usable(self)) goto out; /* after the buffers, which may run any code */
     if (n[3] < n[1] * self->n_groups + 1 || n[5] / self->n_vocab < n[4]) {
         PyErr_Format(PyExc_ValueError, "%s is too short", n[5] / self->n_vocab < n[4] ? "logits" : "table_starts");
         goto out;
@@ -244,30 +272,40 @@ static PyObject *executor_copy_pages(PyObject *object, PyObject *args) {
     Executor *self = (Executor *)object;
     PyObject *pairs;
     int group;
-    if (!PyArg_ParseTuple(args, "iO", &group, &pairs) || !usable(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "iO", &group, &pairs)) return NULL;
     Py_buffer view;
     Py_ssize_t n;
     char message[256] = "";
-    if (!items(pairs, &view, 8, "pairs", &n)) return NULL;
-    int rc = n > INT32_MAX / 2 ? EDGE_INVALID
-                               : edge_exec_copy_pages(self->exec, group, view.buf, (int)n, message, sizeof message);
+    if (!items(pairs, &view, 4, "pairs", &n)) return NULL;
+    PyObject *result = NULL;
+    if (n % 2 || n > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "%zd page numbers are not pairs", n);
+    } else if (usable(self)) {
+        int rc = edge_exec_copy_pages(self->exec, group, view.buf, (int)(n / 2), message, sizeof message);
+        result = rc ? raise(rc, message) : Py_NewRef(Py_None);
+    }
     PyBuffer_Release(&view);
-    return rc ? raise(rc, message) : Py_NewRef(Py_None);
+    return result;
 }
 
 static PyObject *executor_rotate_keys(PyObject *object, PyObject *args) {
     Executor *self = (Executor *)object;
     PyObject *pages;
     int group, delta;
-    if (!PyArg_ParseTuple(args, "iOi", &group, &pages, &delta) || !usable(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "iOi", &group, &pages, &delta)) return NULL;
     Py_buffer view;
     Py_ssize_t n;
     char message[256] = "";
     if (!items(pages, &view, 4, "pages", &n)) return NULL;
-    int rc = n > INT32_MAX ? EDGE_INVALID
-                           : edge_exec_rotate_keys(self->exec, group, view.buf, (int)n, delta, message, sizeof message);
+    PyObject *result = NULL;
+    if (n > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "pages is too long");
+    } else if (usable(self)) {
+        int rc = edge_exec_rotate_keys(self->exec, group, view.buf, (int)n, delta, message, sizeof message);
+        result = rc ? raise(rc, message) : Py_NewRef(Py_None);
+    }
     PyBuffer_Release(&view);
-    return rc ? raise(rc, message) : Py_NewRef(Py_None);
+    return result;
 }
 
 static PyObject *executor_cancel(PyObject *object, PyObject *none) {

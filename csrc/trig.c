@@ -4,9 +4,13 @@
 #include <stdint.h>
 
 void edge_sincos(double x, double *sine, double *cosine) {
-    /* pi/2 in three parts of 33 bits: products with a 30-bit quotient are exact. */
+    /* pi/2 in parts of 31, 32 and 53 bits: products with a quotient of 22 bits are exact. */
     const double p1 = 0x1.921fb544p+0, p2 = 0x1.0b4611a6p-34, p3 = 0x1.3198a2e037073p-69;
     double n = rint(x * 0x1.45f306dc9c883p-1);
+    if (!(fabs(n) < 0x1p52)) { /* also what is not finite */
+        *sine = *cosine = NAN;
+        return;
+    }
     double r = ((x - n * p1) - n * p2) - n * p3, z = r * r;
     double s = -1.0 / 1307674368000.0;
     s = s * z + 1.0 / 6227020800.0;

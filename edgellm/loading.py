@@ -14,7 +14,7 @@ from edgellm.backends.base import CompileOptions, KVType, Weight
 from edgellm.cache.pages import GroupSpec, PageCache
 from edgellm.engine.engine import Engine
 from edgellm.engine.limits import SINKS, Overflow, shift_tokens, smallest_shifting_ctx
-from edgellm.engine.memory import MAX_RUNNING, MemoryModel, MemoryPlan, logits_rows, plan_memory
+from edgellm.engine.memory import MAX_RUNNING, MemoryModel, MemoryPlan, logits_rows, plan_memory, scratch_width
 from edgellm.engine.scheduler import Scheduler, Sizes
 from edgellm.errors import ArgumentError
 from edgellm.gguf import open_model
@@ -96,10 +96,8 @@ def _plan(program: Program, file: ModelFile, options: Options) -> MemoryPlan:
         _log.warning("n_ctx=%d is more than the %d positions the model was trained for, which is used instead",
                      n_ctx, program.n_ctx_train)
         n_ctx = program.n_ctx_train
-    # The two halves of a feed-forward layer, and four values as wide as the model, stand for what lives at once.
-    width = 2 * max(width for width in program.widths.values() if width != program.n_vocab) + 4 * program.n_embd
     weights = sum(tensor.nbytes for tensor in file.tensors.values())
-    sizes = MemoryModel(program, weights, options.kv_type, width)
+    sizes = MemoryModel(program, weights, options.kv_type, scratch_width(program))
     return plan_memory(sizes, n_ctx=n_ctx, n_batch=options.n_batch, max_memory=options.max_memory)
 
 

@@ -1,15 +1,28 @@
-"""Real models for the tests that need one."""
+"""What tests of several areas share: real models, and the backends there are."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from edgellm import catalog
 from edgellm.errors import DownloadError
+
+
+@pytest.fixture(params=["reference", "native"])
+def backend_name(request: pytest.FixtureRequest) -> str:
+    """The name of each backend.  A native one that has not been built is a failure only in CI."""
+    if request.param == "native" and find_spec("edgellm._native") is None:
+        reason = "edgellm._native is not built"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="session")

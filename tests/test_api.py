@@ -70,7 +70,8 @@ def test_sampling_keywords_have_the_samplers_defaults(method):
 
 def test_generate_and_chat_take_the_same_keywords():
     def keywords(method):
-        return {n: p.default for n, p in inspect.signature(method).parameters.items() if n not in ("prompt", "messages")}
+        parameters = inspect.signature(method).parameters
+        return {name: parameters[name].default for name in parameters if name not in ("prompt", "messages")}
 
     assert keywords(edgellm.Model.generate) == keywords(edgellm.Model.chat)
 

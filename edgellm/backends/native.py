@@ -167,10 +167,10 @@ class NativeExecutable:
             core.cancel()
 
     def close(self) -> None:
-        """Give back all memory.  Not while a step runs."""
-        core, self._core = self._core, None
-        if core is not None:
-            core.close()
+        """Give back all memory.  Raises ArgumentError, and gives nothing back, while a step runs."""
+        if self._core is not None:
+            self._call(self._core.close)
+            self._core = None
 
     def _open(self) -> Any:
         core = self._core

@@ -48,6 +48,6 @@ def main() -> None:
     \b
     Start here:
       edgellm chat                     talk with a small model, fetched once
-      edgellm run --raw "The capital of France is"
+      edgellm run "The capital of France is"
       edgellm inspect model.gguf       see what is in a file
     """

@@ -142,6 +142,14 @@ def _too_big(plan: MemoryPlan, name: str, limit: int, largest: int) -> OutOfMemo
     )
 
 
+def scratch_width(program: Program) -> int:
+    """Estimate the floats per row that a step keeps at once, without planning its buffers.
+
+    The two halves of a feed-forward layer and four values as wide as the model stand for what lives together.
+    """
+    return 2 * max(w for w in program.widths.values() if w != program.n_vocab) + 4 * program.n_embd
+
+
 def logits_rows(n_vocab: int, n_batch: int) -> int:
     """Return how many rows of one step may all have their logits returned."""
     return max(1, min(n_batch, _LOGITS_BYTES // (4 * n_vocab)))

@@ -334,6 +334,20 @@ def test_what_follows_a_shift_is_never_found_as_a_prefix() -> None:
     assert cache.match([*twin.tokens, 0]) == 48
 
 
+@pytest.mark.parametrize("drop", [16, 32, 48])
+def test_the_chain_of_a_shifted_sequence_ends_with_its_sinks(drop: int) -> None:
+    cache = cache_of((None, 12))
+    table = stored(cache, list(range(64)))
+    sinks = table.chain[:1]
+    assert cache.shift(table, 16, drop) is not None
+    assert table.chain == sinks
+    store(cache, table, [9] * 32)
+    # With all but the sinks dropped, what comes next has seen nothing else.
+    assert cache.match([*range(16), *[9] * 32, 0]) == (48 if drop == 48 else 16)
+    # The dropped page 1 is still cached; the page after it in the table must not pass for one after it.
+    assert cache.match([*range(32), *[9] * 32, 0]) == 32
+
+
 def test_a_rewind_after_the_sinks_of_a_shifted_sequence_still_hides_it() -> None:
     cache = cache_of((None, 12))
     table = stored(cache, list(range(64)))

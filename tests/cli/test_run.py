@@ -23,7 +23,8 @@ def test_the_answer_alone_is_on_standard_output(install: Install, invoke: Invoke
     result = invoke("run", "--model", "m.gguf", "The capital of France is")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "Paris.\n", "")
     assert str(model.path) == "m.gguf"
-    assert model.asked == [[{"role": "user", "content": "The capital of France is"}]]
+    assert model.asked == ["The capital of France is"]
+    assert model.keywords == [{"max_tokens": 256}]
     assert model.closed
     assert model.generations[0].closed
 
@@ -42,7 +43,7 @@ def test_an_empty_answer_writes_nothing(install: Install, invoke: Invoke) -> Non
 def test_the_prompt_comes_through_a_pipe(install: Install, invoke: Invoke, arguments: tuple[str, ...]) -> None:
     model = install(["ok"])
     assert invoke(*arguments, input="first\nsecond\n").exit_code == 0
-    assert model.asked[0][0]["content"] == "first\nsecond"
+    assert model.asked == ["first\nsecond"]
 
 
 def test_a_pipe_that_is_not_text_is_a_usage_error(install: Install, invoke: Invoke) -> None:
@@ -52,21 +53,17 @@ def test_a_pipe_that_is_not_text_is_a_usage_error(install: Install, invoke: Invo
     assert "utf-8" in result.stderr
 
 
-def test_without_a_chat_format_the_prompt_is_continued(install: Install, invoke: Invoke) -> None:
-    model = install([" upon"], has_chat_template=False)
-    assert invoke("run", "Once").stdout == " upon\n"
-    assert model.asked == ["Once"]
+def test_chat_sends_the_prompt_as_a_message(install: Install, invoke: Invoke) -> None:
+    model = install(["Hello"])
+    assert invoke("run", "--chat", "Hi").stdout == "Hello\n"
+    assert model.asked == [[{"role": "user", "content": "Hi"}]]
+    assert model.keywords == [{}]
 
 
-def test_raw_continues_the_prompt_of_a_chat_model_too(install: Install, invoke: Invoke) -> None:
+def test_a_given_limit_replaces_that_of_a_continuation(install: Install, invoke: Invoke) -> None:
     model = install(["x"])
-    invoke("run", "--raw", "Once")
-    assert model.asked == ["Once"]
-
-
-def test_raw_and_system_exclude_each_other(install: Install, invoke: Invoke) -> None:
-    install(["x"])
-    assert invoke("run", "--raw", "--system", "Be brief.", "Once").exit_code == 2
+    invoke("run", "--max-tokens", "5", "Once")
+    assert model.keywords == [{"max_tokens": 5}]
 
 
 def test_only_options_that_were_given_reach_the_model(install: Install, invoke: Invoke) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 import threading
 
 import pytest
@@ -250,3 +252,20 @@ def test_two_threads_that_wait_for_one_generation_both_see_its_end(bench):
     for thread in threads:
         thread.join(5)
     assert texts == ["", "", ""]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send a signal to one thread")
+def test_ctrl_c_interrupts_a_wait(bench):
+    b = bench(hashed())
+    b.fake.gate.clear()
+    generation = b.generate([1], 5)
+    main = threading.get_ident()
+    timer = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        next(generation)
+    timer.join()
+    generation.cancel()
+    b.fake.gate.set()
+    assert generation.finish_reason == "cancelled"
+    assert len(b.ids([2], 3)) == 3

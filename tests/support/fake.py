@@ -33,7 +33,7 @@ def hashed(n_vocab: int = 32) -> Rule:
 
 
 class FakeExecutable:
-    """Predicts by `rule`: its id gets the logit `peak`, all others 0.  A step takes `delay` s, unless it is cancelled."""
+    """Predicts by `rule`: its id gets the logit `peak`, all others 0.  A step takes `delay` s, unless cancelled."""
 
     def __init__(
         self,

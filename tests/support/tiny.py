@@ -53,8 +53,10 @@ def first_piece() -> int:
     return 5 + 256 + len(_WORDS)
 
 
-def write_tiny(path: Path, *, family: str = "llama", vocab: dict[str, Any] | None = None, **metadata: Any) -> Path:
-    """Write a two-layer model of float32 weights; without `vocab` it has 128 ids and no vocabulary.
+def write_tiny(
+    path: Path, *, family: str = "llama", vocab: dict[str, Any] | None = None, n_layer: int = 2, **metadata: Any
+) -> Path:
+    """Write a model of one or two layers of float32 weights; without `vocab` it has 128 ids and no vocabulary.
 
     Keywords replace metadata keys, with ``__`` for the dots; None removes one.
     """
@@ -65,10 +67,13 @@ def write_tiny(path: Path, *, family: str = "llama", vocab: dict[str, Any] | Non
         n_vocab = len(vocab["tokenizer.ggml.tokens"])
         pairs |= vocab
         pairs[f"{family}.vocab_size"] = n_vocab
+    pairs[f"{family}.block_count"] = n_layer
     for key, value in metadata.items():
         pairs[key.replace("__", ".")] = value
     tensors = {}
     for name, shape in model.tensors.items():
+        if name.startswith("blk.") and int(name.split(".")[1]) >= n_layer:
+            continue
         if name in ("token_embd.weight", "output.weight", "output.bias"):
             model.tensors[name] = (*shape[:-1], n_vocab)
         array = np.ascontiguousarray(model.array(name))
