@@ -6,6 +6,8 @@
 
 /* Up to here unpacking again for each row is cheaper than a tile. */
 #define FEW_ROWS 3
+/* Into the second-level cache: the first one holds the rows at work. */
+#define PREFETCH(p) __builtin_prefetch((p), 0, 2)
 
 INLINE void store_tile(const edge_matrix *w, vf acc, int tile, float *out) {
     int at = 16 * tile, n = w->n_out - at < 16 ? w->n_out - at : 16;

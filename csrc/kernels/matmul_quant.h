@@ -46,16 +46,26 @@ INLINE void T_(few)(const edge_matrix *w, const edge_act *act, int rows, float *
     const uint8_t *row[16];
     T_(row_pointers)(w, tile, row);
     int nb = act->n_block;
+    const uint8_t *ahead = row[0];
+    size_t step = 0;
+    if (16 * (tile + 3) <= w->n_out) { /* rows that the tile after the next one will want, in memory's order */
+        ahead += 32 * w->row_bytes;
+        step = 16 * w->row_bytes / (size_t)nb;
+    }
     for (int a = 0; a < rows; a++) {
         size_t base = (size_t)a * (size_t)nb;
         vf acc = vf_zero();
         for (int b0 = 0; b0 < nb; b0 += 8) {
             float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
             int n = nb - b0 < 8 ? nb - b0 : 8;
-            for (int r = 0; r < 16; r++) T_(scales)(row[r], b0, n, ws + r, wm + r);
+            T_(scales)(row, b0, n, ws, wm);
             for (int i = 0; i < n; i++) {
                 size_t at = base + (size_t)(b0 + i);
                 vb x = vb_load((const uint8_t *)act->q + 32 * at);
+                if (a == 0) {
+                    for (size_t line = 0; line < step; line += 64) PREFETCH(ahead + line);
+                    ahead += step;
+                }
                 vp p[16];
                 UNROLL for (int r = 0; r < 16; r++) p[r] = vb_dot(T_(load)(row[r], b0 + i), x, T_(SIGNED));
                 vi lo, hi;
@@ -80,8 +90,7 @@ INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, f
     T_(row_pointers)(w, tile, row);
     for (int b = 0; b < nb; b += 8) {
         int n = nb - b < 8 ? nb - b : 8;
-        for (int r = 0; r < 16; r++)
-            T_(scales)(row[r], b, n, ws + b * T_(SUB) * LANES + r, wm + b * T_(SUB) * LANES + r);
+        T_(scales)(row, b, n, ws + b * T_(SUB) * LANES, wm + b * T_(SUB) * LANES);
     }
     for (int b = 0; b < nb; b++) {
         uint32_t t[16][8], *to = (uint32_t *)(void *)(bytes + (size_t)b * 512);
@@ -141,10 +150,12 @@ static void T_(matmul)(const edge_matrix *w, const float *x, const edge_act *act
 }
 
 static void T_(dequantize)(const uint8_t *row, float *out, int n) {
+    const uint8_t *same[16];
+    for (int r = 0; r < 16; r++) same[r] = row;
     for (int b0 = 0; b0 < n / 32; b0 += 8) {
         float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
         int count = n / 32 - b0 < 8 ? n / 32 - b0 : 8;
-        T_(scales)(row, b0, count, ws, wm);
+        T_(scales)(same, b0, count, ws, wm);
         for (int i = 0; i < count; i++) {
             uint8_t u[32];
             vb_store(u, T_(load)(row, b0 + i));

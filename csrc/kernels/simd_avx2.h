@@ -83,6 +83,20 @@ INLINE vi vi_zero(void) { return (vi){_mm256_setzero_si256(), _mm256_setzero_si2
 INLINE vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 INLINE vi vi_add(vi x, vi y) { return (vi){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 INLINE vf vi_to_vf(vi x) { return (vf){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+INLINE vi vi_from_u8(const uint8_t *p) {
+    return (vi){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+INLINE vi vi_from_i8(const uint8_t *p) {
+    return (vi){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
+    vi x = vi_from_u8(p);
+    __m256i m = _mm256_set1_epi32(15);
+    *low = (vi){_mm256_and_si256(x.a, m), _mm256_and_si256(x.b, m)};
+    *high = (vi){_mm256_srli_epi32(x.a, 4), _mm256_srli_epi32(x.b, 4)};
+}
 INLINE void vi_store_i8(int8_t *p, vi x) {
     __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8);
     _mm_storeu_si128((__m128i *)p, _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));

@@ -61,6 +61,14 @@ INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
 INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 INLINE vf vi_to_vf(vi a) { return _mm512_cvtepi32_ps(a); }
+INLINE vi vi_from_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+INLINE vi vi_from_i8(const uint8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+/* The low and the high nibbles of 16 bytes. */
+INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
+    vi x = vi_from_u8(p);
+    *low = _mm512_and_si512(x, _mm512_set1_epi32(15));
+    *high = _mm512_srli_epi32(x, 4);
+}
 /* Saturating narrowing of 16 int32 to int8. */
 INLINE void vi_store_i8(int8_t *p, vi a) { _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(a)); }
 

@@ -102,6 +102,11 @@ INLINE vi vi_zero(void) { return (vi){{0}}; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH(16) r.v[i] = x; return r; }
 INLINE vi vi_add(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] + y.v[i]; return r; }
 INLINE vf vi_to_vf(vi x) { VF1((float)x.v[i]); }
+INLINE vi vi_from_u8(const uint8_t *p) { vi r; EACH(16) r.v[i] = p[i]; return r; }
+INLINE vi vi_from_i8(const uint8_t *p) { vi r; EACH(16) r.v[i] = (int8_t)p[i]; return r; }
+INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
+    EACH(16) low->v[i] = p[i] & 15, high->v[i] = p[i] >> 4;
+}
 INLINE void vi_store_i8(int8_t *p, vi x) {
     EACH(16) p[i] = (int8_t)(x.v[i] > 127 ? 127 : x.v[i] < -128 ? -128 : x.v[i]);
 }

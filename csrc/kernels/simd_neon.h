@@ -65,6 +65,22 @@ INLINE vi vi_zero(void) { vi r; EACH4 r.v[i] = vdupq_n_s32(0); return r; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH4 r.v[i] = vdupq_n_s32(x); return r; }
 INLINE vi vi_add(vi x, vi y) { vi r; EACH4 r.v[i] = vaddq_s32(x.v[i], y.v[i]); return r; }
 INLINE vf vi_to_vf(vi x) { VF4(vcvtq_f32_s32(x.v[i])); }
+INLINE vi widen_(uint8x16_t x) {
+    uint16x8_t a = vmovl_u8(vget_low_u8(x)), b = vmovl_u8(vget_high_u8(x));
+    return (vi){{vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(a))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(a))),
+                 vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(b))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(b)))}};
+}
+INLINE vi vi_from_u8(const uint8_t *p) { return widen_(vld1q_u8(p)); }
+INLINE vi vi_from_i8(const uint8_t *p) {
+    vi x = widen_(veorq_u8(vld1q_u8(p), vdupq_n_u8(0x80)));
+    EACH4 x.v[i] = vsubq_s32(x.v[i], vdupq_n_s32(128));
+    return x;
+}
+INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
+    uint8x16_t x = vld1q_u8(p);
+    *low = widen_(vandq_u8(x, vdupq_n_u8(15)));
+    *high = widen_(vshrq_n_u8(x, 4));
+}
 INLINE void vi_store_i8(int8_t *p, vi x) {
     int16x8_t a = vcombine_s16(vqmovn_s32(x.v[0]), vqmovn_s32(x.v[1]));
     int16x8_t b = vcombine_s16(vqmovn_s32(x.v[2]), vqmovn_s32(x.v[3]));

@@ -107,15 +107,25 @@ def top_k(candidates: Candidates, k: int) -> Candidates:
 
 def top_p(candidates: Candidates, p: float) -> Candidates:
     """Keep the fewest most likely tokens that together reach probability p; at least one (Holtzman et al., 2019)."""
-    goal = p * float(weights(candidates.logits).sum())
-    count = 64
-    while True:
-        # A few dozen tokens usually carry the mass, so rank few and only as many more as it takes.
-        ranked = top_k(candidates, count)
-        mass = np.cumsum(weights(ranked.logits))
-        if mass[-1] >= goal or ranked.ids.size < count:
-            return ranked.head(int(mass.searchsorted(goal)) + 1)
-        count *= 8
+    shares = weights(candidates.logits)
+    goal = p * float(shares.sum())
+    ranked = candidates
+    if not candidates.ranked:
+        # A few dozen tokens usually carry the mass; only where they do not, find out how many must be ranked.
+        ranked = top_k(candidates, 64)
+        if weights(ranked.logits).sum() < goal:
+            bulk = candidates.take(_bulk(candidates.logits, shares, goal), ranked=False)
+            ranked = top_k(bulk, bulk.ids.size)
+    mass = np.cumsum(weights(ranked.logits))
+    return ranked.head(int(mass.searchsorted(goal)) + 1)
+
+
+def _bulk(logits: NDArray[np.floating[Any]], shares: NDArray[np.float64], goal: float) -> NDArray[np.int64]:
+    """Indices of the most likely tokens that together have a share of `goal`, and of few more: a histogram by logit."""
+    with np.errstate(over="ignore"):
+        depth = np.minimum((logits.max() - logits) * 16, 1024).astype(np.int64)
+    mass = np.cumsum(np.bincount(depth, shares))
+    return np.flatnonzero(depth <= mass.searchsorted(goal))
 
 
 def min_p(candidates: Candidates, p: float) -> Candidates:

@@ -10,6 +10,7 @@ from edgellm.cache.pages import (
     blocks,
     pages_per_sequence,
 )
+from edgellm.cache.pool import Label, PagePool
 from edgellm.errors import ArgumentError, OutOfMemoryError
 
 
@@ -188,9 +189,21 @@ def test_use_keeps_a_prefix_in_the_cache() -> None:
 
 def test_pages_without_content_are_reused_before_cached_ones() -> None:
     cache = cache_of((None, 4))
-    cache.release(stored(cache, [1] * 40))
+    cache.release(stored(cache, [1] * 32))
+    cache.release(stored(cache, [5] * 8))
     stored(cache, [2] * 32)
-    assert cache.match([1] * 40) == 32
+    assert cache.match([1] * 33) == 32
+
+
+def test_two_contents_with_one_key_are_never_confused() -> None:
+    pool = PagePool(GroupSpec(None, 2))
+    one, two = Label(b"key", b"", (1,) * PAGE), Label(b"key", b"", (2,) * PAGE)
+    pages = [pool.seal(pool.take(), label) for label in (one, two)]
+    assert pages[0] != pages[1]
+    assert (pool.find(one), pool.find(two)) == (pages[0], GONE)
+    pool.drop_all(pages)
+    assert {pool.take(), pool.take()} == set(pages)
+    assert (pool.find(one), pool.find(two)) == (GONE, GONE)
 
 
 def test_sequences_that_turn_out_equal_end_up_sharing() -> None:
@@ -384,9 +397,7 @@ def test_pages_already_gone_are_not_counted_as_given_back() -> None:
         cache.shift(table, 0, 16)
 
 
-@pytest.mark.parametrize(
-    ("keep", "drop"), [(0, 0), (-1, 16), (0, -5), (0, 65), (16, 49), (49, 1), (1, 49)]
-)
+@pytest.mark.parametrize(("keep", "drop"), [(0, 0), (-1, 16), (0, -5), (0, 65), (16, 49), (49, 1), (1, 49)])
 def test_a_shift_of_more_than_there_is_is_refused(keep: int, drop: int) -> None:
     cache = cache_of((None, 10))
     table = stored(cache, [1] * 64)
