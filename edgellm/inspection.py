@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 from edgellm.architectures import build
 from edgellm.backends import get_backend
 from edgellm.backends.base import CompileOptions, KVType, Weight
-from edgellm.engine.memory import MemoryModel, MemoryPlan
+from edgellm.engine.memory import MemoryModel, MemoryPlan, scratch_width
 from edgellm.errors import EdgeLLMError
 from edgellm.gguf import ModelFile, open_model
 from edgellm.program import Program
-from edgellm.program.plan import plan as plan_buffers
 from edgellm.program.verify import verify
 from edgellm.tokenizer import load_tokenizer
 
@@ -73,8 +72,7 @@ def memory_plans(file: ModelFile, *, kv_type: KVType = "f16", n_batch: int = 512
     Raises UnsupportedModelError or ModelFormatError where the architecture is unknown or its metadata wrong.
     """
     program = _program(file)
-    width = sum(plan_buffers(program).widths) + max(program.widths[op.out] for op in program.ops[:-1])
-    model = MemoryModel(program, _weight_bytes(file), kv_type, width)
+    model = MemoryModel(program, _weight_bytes(file), kv_type, scratch_width(program))
     trained = program.n_ctx_train
     return [model.plan(n, n_batch) for n in (*(n for n in _CONTEXTS if n < trained), trained)]
 
