@@ -24,27 +24,49 @@ enum {
     EDGE_OP_QUANTIZE = 1,  /* the activation buffer = a, for the matmuls that follow */
     EDGE_OP_MATMUL = 2,    /* out = (weight a) * scale + bias */
     EDGE_OP_RMS_NORM = 3,  /* runs of `size`; f0 = eps */
-    EDGE_OP_ROPE = 4,      /* heads of `size` */
-    EDGE_OP_ATTENTION = 5, /* q = a, k = b, v = c; n_head; f0 = scale, f1 = softcap */
+    EDGE_OP_ROPE = 4,      /* heads of `size`, of which d values come before those that turn */
+    EDGE_OP_ATTENTION = 5, /* q = a, k = b, v = c; n_head; f0 = scale, f1 = softcap; weight = sinks, bias = slopes */
     EDGE_OP_ADD = 6,       /* a + b */
-    EDGE_OP_SCALE = 7,     /* a * f0 */
-    EDGE_OP_GLU = 8,       /* act(a) * b; activation */
-    EDGE_OP_SOFTCAP = 9,   /* f0 * tanh(a / f0) */
+    EDGE_OP_SCALE = 7,     /* a * f0 + f1, or a * weight + f1, each weight for `size` neighbours */
+    EDGE_OP_GLU = 8,       /* act(a) * (b + f1), a and b bounded by f0 if that is not 0; each a for `size` neighbours */
+    EDGE_OP_SOFTCAP = 9,   /* f0 * tanh(a / f0), or a within f0 if size */
     EDGE_OP_SELECT = 10,   /* the wanted rows of a */
-    EDGE_OP_POSITION_SCALE = 11, /* a * (1 + f0 * ln(1 + floor(position / size))) */
-    EDGE_OP_COUNT = 12,
+    EDGE_OP_POSITION_SCALE = 11, /* a * (1 + f0 * ln(1 + floor((position + n_head) / size))) */
+    EDGE_OP_L2_NORM = 12,  /* runs of `size`; f0 = eps */
+    EDGE_OP_CONV1D = 13,   /* a; weight [taps][channels], bias; silu if size */
+    EDGE_OP_SSM_SCAN = 14, /* x = a, dt = b, b = c, c = d; weight a, scale d, bias; n_head groups */
+    EDGE_OP_GATED_DELTA = 15, /* q = a, k = b, v = c, g = d, beta = e; weight a, bias; n_head key heads, which lie
+                               * grouped if size; f0 = scale */
+    EDGE_OP_MUL = 16,      /* a * b, each b for `size` neighbours */
+    EDGE_OP_SLICE = 17,    /* from every run of `size` of a, n_head values from number `activation` on */
+    EDGE_OP_LAYER_NORM = 18, /* runs of `size`; weight, bias; f0 = eps, centred if activation */
+    EDGE_OP_ACTIVATE = 19, /* act(a) */
+    EDGE_OP_CONCAT = 20,   /* runs of `size` of a, each followed by one of n_head of b, always the first if activation */
+    EDGE_OP_DOT = 21,      /* sums of a * b over runs of `size` */
+    EDGE_OP_MIX = 22,      /* runs of `size` of a mixed by b; n_head runs in a */
+    EDGE_OP_ROUTE = 23,    /* logits a of `size` experts; n_head used, of d groups e; activation = scoring + 4 if the
+                            * weights are to sum to 1; weight = biases; f0 = scale */
+    EDGE_OP_GATHER = 24,   /* the activation buffer = rows of a sorted by expert: n_head slots, routes = b, `size`
+                            * experts; width of a slot's input */
+    EDGE_OP_EXPERTS = 25,  /* (weight of the slot's expert) a * scale + bias over what was gathered last: n_head slots,
+                            * `size` rows an expert has, from number d on */
+    EDGE_OP_COUNT = 26,
 };
 
 enum {
     EDGE_FLAG_WANTED = 1,  /* the rows are the wanted ones */
     EDGE_FLAG_NO_WAIT = 2, /* the next op does not depend on this one */
+    EDGE_FLAG_FIXED = 4,   /* gather: slot s uses expert s, without routes */
+    EDGE_FLAG_SHARED = 8,  /* gather: all slots of a row have the same input */
+    EDGE_FLAG_POSITION = 16, /* embed: rows of positions instead of tokens, the last one for those beyond */
+    EDGE_FLAG_BORROW = 32, /* attention: over what another op has stored, without keys and values */
 };
 
 enum { EDGE_LOGITS = -1 }; /* as `out` or `a`: the caller's logits instead of a slot */
 
 /* Fields that an op kind does not name are ignored; absent weights are -1. */
 typedef struct {
-    int32_t kind, flags, out, a, b, c;
+    int32_t kind, flags, out, a, b, c, d, e;
     int32_t width; /* of out */
     int32_t size, n_head, activation;
     int32_t weight, scale, bias, state, rope;
@@ -63,7 +85,14 @@ typedef struct {
     int32_t n_head_kv, head_dim, head_dim_v;
     int32_t group, window; /* window 0: all */
     int32_t rope;          /* how stored keys were rotated, or -1 */
+    int32_t offset;        /* values of a head before those that the rope turns */
+    int32_t chunked;       /* windows begin anew at multiples of their size */
 } edge_state;
+
+/* What an op remembers of a sequence: float32 [d0][d1][d2]. */
+typedef struct {
+    int32_t d[3];
+} edge_recurrent;
 
 typedef struct {
     const double *inv_freq; /* [n_rot / 2] */
@@ -76,9 +105,11 @@ typedef struct {
     const edge_weight *weights;
     const int32_t *slot_width; /* [n_slots] floats a row */
     const edge_state *states;
+    const edge_recurrent *recurrent;
     const edge_rope *ropes;
     const int32_t *pages; /* [n_groups] pages of each state of the group */
     int32_t n_ops, n_weights, n_slots, n_states, n_ropes, n_groups;
+    int32_t n_recurrent, n_sequences; /* sequences whose recurrent states there is room for */
     int32_t max_rows, n_vocab, kv_f32;
 } edge_model;
 
@@ -92,6 +123,7 @@ typedef struct {
     const int32_t *tables;       /* all page tables one after the other: segment-major, then group */
     const int64_t *table_starts; /* [n_segments * n_groups + 1] */
     const int32_t *wanted;       /* [n_wanted] ascending rows */
+    const int32_t *slots;        /* [n_segments] of the recurrent states; NULL where there are none */
     float *logits;               /* [n_wanted][n_vocab] */
     int64_t n_tables;
     int32_t n_rows, n_segments, n_wanted;
@@ -117,10 +149,13 @@ int edge_exec_copy_pages(edge_exec *exec, int group, const int32_t *pairs, int n
 int edge_exec_rotate_keys(edge_exec *exec, int group, const int32_t *pages, int n, int delta, char *message,
                           size_t size);
 
+/* Copy the recurrent states of slot pairs[2*i] to slot pairs[2*i+1], one pair after the other. */
+int edge_exec_copy_states(edge_exec *exec, const int32_t *pairs, int n, char *message, size_t size);
+
 /* Check that a weight's bytes hold its rows and that there are kernels for its type. */
 int edge_check_weight(const edge_weight *weight, const edge_kernels *kernels, char *message, size_t size);
 
-/* Bytes held for keys and values, and for everything else. */
+/* Bytes held for keys, values and recurrent states, and for everything else. */
 void edge_exec_memory(const edge_exec *exec, size_t *kv, size_t *scratch);
 
 void edge_exec_free(edge_exec *exec);

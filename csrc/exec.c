@@ -39,33 +39,45 @@ static int copy_model(edge_exec *e, const edge_model *m) {
     c->weights = copy(e, m->weights, m->n_weights, sizeof *m->weights);
     c->slot_width = copy(e, m->slot_width, m->n_slots, sizeof *m->slot_width);
     c->states = copy(e, m->states, m->n_states, sizeof *m->states);
+    c->recurrent = copy(e, m->recurrent, m->n_recurrent, sizeof *m->recurrent);
     c->pages = copy(e, m->pages, m->n_groups, sizeof *m->pages);
     c->ropes = ropes;
-    if (!c->ops || !c->weights || !c->slot_width || !c->states || !c->pages || !ropes) return 0;
+    if (!c->ops || !c->weights || !c->slot_width || !c->states || !c->recurrent || !c->pages || !ropes) return 0;
     for (int i = 0; i < m->n_ropes; i++)
         if (!(ropes[i].inv_freq = copy(e, m->ropes[i].inv_freq, m->ropes[i].n_rot / 2, sizeof(double)))) return 0;
     return 1;
 }
 
-static int hold_act(edge_exec *e, int32_t n_in) {
-    size_t rows = (size_t)e->model.max_rows, nb = (size_t)n_in / 32;
-    e->act.n_block = 0;
-    return (e->act.q = hold(e, rows, nb * 32)) && (e->act.d = hold(e, rows, nb * 8)) &&
-           (e->act.sum32 = hold(e, rows, nb * 4)) && (e->act.sum16 = hold(e, rows, nb * 8)) &&
-           (e->act.isum16 = hold(e, rows, nb * 8));
-}
+/* What the ops of a model need at most. */
+typedef struct {
+    int32_t tile_in, head_dim; /* head_dim: of the delta rule */
+    int32_t n_expert, n_slots, router;
+    size_t act;      /* values quantized at once */
+    size_t gathered; /* floats of experts' inputs */
+} edge_needs;
 
-static int hold_buffers(edge_exec *e) {
+static edge_needs needs_of(edge_exec *e) {
     const edge_model *m = &e->model;
-    size_t rows = (size_t)m->max_rows, element = m->kv_f32 ? 4 : 2;
-    int32_t tile_in = 0, act_in = 0;
+    edge_needs n = {0};
     for (int i = 0; i < m->n_ops; i++) {
         const edge_op *op = &m->ops[i];
-        if (op->kind == EDGE_OP_MATMUL && m->weights[op->weight].type != EDGE_F32) {
+        size_t rows = (size_t)m->max_rows * (size_t)(op->kind == EDGE_OP_GATHER ? op->n_head : 1);
+        if ((op->kind == EDGE_OP_MATMUL || op->kind == EDGE_OP_EXPERTS) && m->weights[op->weight].type != EDGE_F32) {
             int32_t n_in = (int32_t)m->weights[op->weight].n_in;
-            if (n_in > tile_in) tile_in = n_in;
+            if (n_in > n.tile_in) n.tile_in = n_in;
         }
-        if (op->kind == EDGE_OP_QUANTIZE && op->width > act_in) act_in = op->width;
+        if ((op->kind == EDGE_OP_QUANTIZE || (op->kind == EDGE_OP_GATHER && !op->activation)) &&
+            rows * (size_t)op->width > n.act)
+            n.act = rows * (size_t)op->width;
+        if (op->kind == EDGE_OP_GATHER) {
+            if (op->size > n.n_expert) n.n_expert = op->size;
+            if (op->n_head > n.n_slots) n.n_slots = op->n_head;
+            if (op->activation && rows * (size_t)op->width > n.gathered) n.gathered = rows * (size_t)op->width;
+        }
+        if (op->kind == EDGE_OP_ROUTE && op->size > n.router) n.router = op->size;
+        if (op->kind == EDGE_OP_GLU && op->size > 1 && op->width > n.router) n.router = op->width;
+        if (op->kind == EDGE_OP_GATED_DELTA && m->recurrent[op->state].d[2] > n.head_dim)
+            n.head_dim = m->recurrent[op->state].d[2];
         if (op->kind == EDGE_OP_ATTENTION) {
             const edge_state *s = &m->states[op->state];
             int32_t group = op->n_head / s->n_head_kv;
@@ -74,21 +86,52 @@ static int hold_buffers(edge_exec *e) {
         }
     }
     if (e->max_queries < EDGE_JOB_QUERIES) e->max_queries = EDGE_JOB_QUERIES;
-    e->scratch_bytes = edge_attend_scratch(e->max_head_dim_v, e->max_queries);
-    if (e->scratch_bytes < edge_tile_bytes(tile_in)) e->scratch_bytes = edge_tile_bytes(tile_in);
+    return n;
+}
+
+static int hold_act(edge_exec *e, size_t values) {
+    size_t nb = (values + 31) / 32;
+    e->act.n_block = 0;
+    return (e->act.q = hold(e, nb, 32)) && (e->act.d = hold(e, nb, 8)) && (e->act.sum32 = hold(e, nb, 4)) &&
+           (e->act.sum16 = hold(e, nb, 8)) && (e->act.isum16 = hold(e, nb, 8));
+}
+
+static int hold_experts(edge_exec *e, const edge_needs *n) {
+    if (!n->n_slots) return 1;
+    if (n->gathered && !(e->gathered = hold(e, n->gathered, sizeof *e->gathered))) return 0;
+    return (e->sorted.pair = hold(e, (size_t)e->model.max_rows, (size_t)n->n_slots * sizeof *e->sorted.pair)) &&
+           (e->sorted.start = hold(e, (size_t)n->n_expert + 2, sizeof *e->sorted.start)) &&
+           (e->sorted.active = hold(e, (size_t)n->n_expert, sizeof *e->sorted.active));
+}
+
+static void size_scratch(edge_exec *e, const edge_needs *n) {
+    size_t most[] = {edge_attend_scratch(e->max_head_dim_v, e->max_queries), (size_t)n->head_dim * 4,
+                     (size_t)n->router * 3 * sizeof(float), 0};
+    e->tile_bytes = edge_tile_bytes(n->tile_in);
+    most[3] = e->tile_bytes + (n->n_slots ? edge_experts_scratch(e->model.max_rows) : 0);
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+        if (most[i] > e->scratch_bytes) e->scratch_bytes = most[i];
     e->scratch_bytes = (e->scratch_bytes + 4095) & ~(size_t)4095;
+}
+
+static int hold_buffers(edge_exec *e) {
+    const edge_model *m = &e->model;
+    size_t rows = (size_t)m->max_rows, element = m->kv_f32 ? 4 : 2;
+    edge_needs needs = needs_of(e);
+    size_scratch(e, &needs);
 
     e->slots = hold(e, (size_t)m->n_slots, sizeof *e->slots);
     e->angles = hold(e, (size_t)m->n_ropes, sizeof *e->angles);
     e->keys = hold(e, (size_t)m->n_states, sizeof *e->keys);
     e->values = hold(e, (size_t)m->n_states, sizeof *e->values);
+    e->recurrent = hold(e, (size_t)m->n_recurrent, sizeof *e->recurrent);
     e->next = hold(e, 2 * (size_t)m->n_ops, sizeof *e->next);
     e->parts = hold(e, EDGE_PARTS, sizeof *e->parts);
     e->part_values = hold(e, EDGE_PARTS, (size_t)e->max_head_dim_v * 4);
     e->scratch = hold(e, EDGE_MAX_THREADS, e->scratch_bytes);
-    if (!e->slots || !e->angles || !e->keys || !e->values || !e->next || !e->parts || !e->part_values || !e->scratch)
+    if (!e->slots || !e->angles || !e->keys || !e->values || !e->recurrent || !e->next || !e->parts || !e->part_values || !e->scratch)
         return 0;
-    if (!hold_act(e, act_in)) return 0;
+    if (!hold_act(e, needs.act) || !hold_experts(e, &needs)) return 0;
     for (int i = 0; i < m->n_slots; i++)
         if (!(e->slots[i] = hold(e, rows, (size_t)m->slot_width[i] * 4))) return 0;
     for (int i = 0; i < m->n_ropes; i++)
@@ -100,6 +143,11 @@ static int hold_buffers(edge_exec *e) {
         if (!(e->keys[i] = hold(e, head, (size_t)s->head_dim * element))) return 0;
         if (!(e->values[i] = hold(e, head, (size_t)s->head_dim_v * element))) return 0;
         e->kv_bytes += e->own_bytes - before;
+    }
+    for (int i = 0; i < m->n_recurrent; i++) {
+        size_t bytes = edge_state_size(&m->recurrent[i]) * sizeof(float);
+        if (!(e->recurrent[i] = hold(e, (size_t)m->n_sequences, bytes))) return 0;
+        e->kv_bytes += (size_t)m->n_sequences * bytes;
     }
     return 1;
 }
@@ -225,7 +273,9 @@ int edge_exec_rotate_keys(edge_exec *e, int group, const int32_t *pages, int n, 
             cs[2 * i] = (float)cosine;
             cs[2 * i + 1] = (float)sine;
         }
-        edge_kv kv = {.k = e->keys[s], .v = e->values[s], .n_head_kv = st->n_head_kv, .head_dim = st->head_dim,
+        /* The part that turns may begin within a head. */
+        const char *keys = (const char *)e->keys[s] + (size_t)st->offset * EDGE_PAGE * (e->model.kv_f32 ? 4 : 2);
+        edge_kv kv = {.k = keys, .v = e->values[s], .n_head_kv = st->n_head_kv, .head_dim = st->head_dim,
                       .head_dim_v = st->head_dim_v};
         for (int i = 0; i < n; i++)
             e->kernels->kv_rotate[e->model.kv_f32](&kv, pages[i], cs, rope->n_rot, rope->neox);

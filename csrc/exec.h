@@ -10,17 +10,29 @@
 /* Queries of one attention job, and the partial results kept when spans go to several threads. */
 enum { EDGE_JOB_QUERIES = 32, EDGE_PARTS = 8192 };
 
+/* Pairs of a row and a slot, sorted by the expert they chose. */
+typedef struct {
+    int32_t *pair;   /* row * n_slots + slot */
+    int32_t *start;  /* [n_expert + 1] the first pair of each expert */
+    int32_t *active; /* experts that were chosen */
+    int32_t n_active;
+} edge_sorted;
+
 struct edge_exec {
     const edge_kernels *kernels;
     edge_model model; /* its arrays are copies, owned by `blocks` */
     float **slots;    /* [n_slots] each [max_rows][width] */
     float **angles;   /* [n_ropes] cosine and sine of each row's position */
     void **keys, **values; /* [n_states] */
+    float **recurrent;     /* [n_recurrent] each [n_sequences] states */
     edge_act act;
+    edge_sorted sorted; /* what was gathered last */
+    float *gathered;    /* the inputs of these pairs where a matrix is of a float type, else NULL */
     edge_part *parts;  /* [EDGE_PARTS] */
     float *part_values; /* [EDGE_PARTS][max_head_dim_v] */
     uint8_t *scratch;  /* [EDGE_MAX_THREADS] of scratch_bytes, touched only by threads that run */
-    size_t scratch_bytes, kv_bytes, own_bytes;
+    size_t tile_bytes;  /* of scratch, for one matmul; results of experts follow */
+    size_t scratch_bytes, kv_bytes, own_bytes; /* kv_bytes: recurrent states, too */
     int32_t max_head_dim_v;
     int32_t max_queries; /* of one attention job */
     atomic_int *next;  /* [2 * n_ops] work counters of a step */
@@ -47,6 +59,11 @@ static inline void edge_share(int64_t total, int64_t unit, int thread, int n, in
     if (*to > total) *to = total;
 }
 
+/* Floats of one sequence's state. */
+static inline size_t edge_state_size(const edge_recurrent *s) {
+    return (size_t)s->d[0] * (size_t)s->d[1] * (size_t)s->d[2];
+}
+
 /* A value's rows: a slot, or the caller's logits. */
 static inline float *edge_value(const edge_step *step, int32_t slot) {
     return slot == EDGE_LOGITS ? step->batch->logits : step->exec->slots[slot];
@@ -65,11 +82,16 @@ static inline uint8_t *edge_thread_scratch(const edge_exec *e, int thread) {
 void edge_run_op(edge_step *step, int index, int thread, edge_team *team);
 void edge_run_attention(edge_step *step, int index, int thread, edge_team *team);
 void edge_run_angles(edge_step *step, int thread, int n);
+void edge_run_gather(edge_step *step, const edge_op *op, int rows, int thread, edge_team *team);
+void edge_run_experts(edge_step *step, int index, int thread, int n);
+void edge_run_route(edge_step *step, const edge_op *op, int64_t from, int64_t to, int thread);
+void edge_run_recurrent(const edge_step *step, const edge_op *op, int thread, int n);
 
 /* exec_check.c: EDGE_OK or an error with its message. */
 int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, size_t size);
 int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size);
 
+size_t edge_experts_scratch(int32_t max_rows);
 size_t edge_attend_scratch(int32_t max_head_dim_v, int32_t max_queries);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct {
     const edge_op *op;
     const edge_state *state;
     edge_kv kv;
-    const float *q;
+    const float *q, *sinks, *slopes;
     float *out;
     int group; /* query heads per key head */
     int q_width;
@@ -24,6 +24,8 @@ static edge_view view(edge_step *step, const edge_op *op) {
     edge_exec *e = step->exec;
     const edge_state *s = &e->model.states[op->state];
     edge_view v = {.step = step, .op = op, .state = s, .q = edge_value(step, op->a), .out = edge_value(step, op->out)};
+    if (op->weight >= 0) v.sinks = e->model.weights[op->weight].data;
+    if (op->bias >= 0) v.slopes = e->model.weights[op->bias].data;
     v.group = op->n_head / s->n_head_kv;
     v.q_width = op->n_head * s->head_dim;
     v.kv = (edge_kv){.k = e->keys[op->state], .v = e->values[op->state], .n_head_kv = s->n_head_kv,
@@ -47,7 +49,9 @@ static void store(edge_view *v, int thread, int n) {
 
 /* The first position a query sees. */
 static int first_visible(const edge_view *v, int position) {
-    return v->kv.window && position >= v->kv.window ? position - v->kv.window + 1 : 0;
+    int window = v->kv.window;
+    if (window && v->state->chunked) return position / window * window;
+    return window && position >= window ? position - window + 1 : 0;
 }
 
 /* Queries of rows row0..row1-1 (one segment) and key head h, over spans span0..span1-1; merged into part, acc. */
@@ -60,6 +64,7 @@ static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1
     for (int span = span0; span < span1; span++) {
         for (int i = 0; i < total; i += EDGE_QUERIES) {
             const float *q[EDGE_QUERIES];
+            float slopes[EDGE_QUERIES];
             int first[EDGE_QUERIES], last[EDGE_QUERIES], n = total - i < EDGE_QUERIES ? total - i : EDGE_QUERIES;
             float *to[EDGE_QUERIES];
             for (int j = 0; j < n; j++) {
@@ -68,15 +73,18 @@ static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1
                 last[j] = step->positions[row];
                 first[j] = first_visible(v, last[j]);
                 to[j] = acc + (int64_t)(i + j) * dv;
+                if (v->slopes) slopes[j] = v->slopes[head];
             }
+            v->kv.slopes = v->slopes ? slopes : NULL;
             step->exec->kernels->attend[step->exec->model.kv_f32](&v->kv, h, n, q, first, last, span, part + i, to,
                                                                   scratch);
         }
     }
 }
 
-static void write(const edge_view *v, int row0, int query, int h, const edge_part *part, const float *acc) {
+static void write(const edge_view *v, int row0, int query, int h, edge_part *part, float *acc) {
     int row = row0 + query / v->group, head = h * v->group + query % v->group, dv = v->state->head_dim_v;
+    if (v->sinks) v->step->exec->kernels->sink(part, acc, v->sinks[head], dv);
     v->step->exec->kernels->finish(part, acc, v->out + ((int64_t)row * v->op->n_head + head) * dv, dv);
 }
 
@@ -111,8 +119,10 @@ void edge_run_attention(edge_step *step, int index, int thread, edge_team *team)
     edge_exec *e = step->exec;
     edge_view v = view(step, &e->model.ops[index]);
     int n = edge_team_size(team), heads = v.state->n_head_kv, dv = v.state->head_dim_v;
-    store(&v, thread, n);
-    edge_team_barrier(team);
+    if (!(v.op->flags & EDGE_FLAG_BORROW)) {
+        store(&v, thread, n);
+        edge_team_barrier(team);
+    }
 
     int blocks = 0, spans = 1, per = block_rows(&v);
     for (int s = 0; s < step->batch->n_segments; s++) {

@@ -38,7 +38,10 @@ static int check_weight(const checker *c, int i) {
     } blocks[] = {{EDGE_F32, 1, 4},      {EDGE_F16, 1, 2},      {EDGE_BF16, 1, 2},     {EDGE_Q4_0, 32, 18},
                   {EDGE_Q4_1, 32, 20},   {EDGE_Q5_0, 32, 22},   {EDGE_Q5_1, 32, 24},   {EDGE_Q8_0, 32, 34},
                   {EDGE_Q2_K, 256, 84},  {EDGE_Q3_K, 256, 110}, {EDGE_Q4_K, 256, 144}, {EDGE_Q5_K, 256, 176},
-                  {EDGE_Q6_K, 256, 210}};
+                  {EDGE_Q6_K, 256, 210}, {EDGE_IQ2_XXS, 256, 66}, {EDGE_IQ2_XS, 256, 74}, {EDGE_IQ3_XXS, 256, 98},
+                  {EDGE_IQ1_S, 256, 50}, {EDGE_IQ4_NL, 32, 18}, {EDGE_IQ3_S, 256, 110}, {EDGE_IQ2_S, 256, 82},
+                  {EDGE_IQ4_XS, 256, 136}, {EDGE_IQ1_M, 256, 56}, {EDGE_TQ1_0, 256, 54}, {EDGE_TQ2_0, 256, 66},
+                  {EDGE_MXFP4, 32, 17},  {EDGE_NVFP4, 64, 36},  {EDGE_Q1_0, 128, 18},  {EDGE_Q2_0, 64, 18}};
     for (size_t t = 0; t < sizeof blocks / sizeof *blocks; t++) {
         if (blocks[t].type != w->type) continue;
         NEED(w->n_in % blocks[t].block == 0 && w->row_bytes == (size_t)(w->n_in / blocks[t].block * blocks[t].bytes),
@@ -56,7 +59,7 @@ static int check_weight(const checker *c, int i) {
 static int check_parts(const checker *c) {
     const edge_model *m = c->m;
     NEED(m->n_ops > 0 && m->n_ops <= 1 << 20 && m->n_weights >= 0 && m->n_slots >= 0 && m->n_states >= 0 &&
-             m->n_ropes >= 0 && m->n_groups >= 0,
+             m->n_ropes >= 0 && m->n_groups >= 0 && m->n_recurrent >= 0 && m->n_sequences >= 0,
          "a count is negative");
     NEED(m->max_rows > 0 && m->max_rows <= 1 << 20, "max_rows is %d", m->max_rows);
     NEED(m->n_vocab > 0 && m->n_vocab <= MOST, "n_vocab is %d", m->n_vocab);
@@ -74,8 +77,15 @@ static int check_parts(const checker *c) {
                  s->head_dim_v > 0 && s->head_dim_v <= 1 << 14,
              "state %d has a bad shape", i);
         NEED(in(s->group, m->n_groups) && s->window >= 0, "state %d has no such group or window", i);
-        NEED(s->rope == -1 || (in(s->rope, m->n_ropes) && m->ropes[s->rope].n_rot <= s->head_dim),
+        NEED(s->rope == -1 || (in(s->rope, m->n_ropes) && in(s->offset, s->head_dim) &&
+                               m->ropes[s->rope].n_rot <= s->head_dim - s->offset),
              "state %d has no such rope", i);
+    }
+    NEED(m->n_recurrent == 0 || m->n_sequences > 0, "there is no room for recurrent states");
+    for (int i = 0; i < m->n_recurrent; i++) {
+        const int32_t *d = m->recurrent[i].d;
+        NEED(d[0] > 0 && d[1] > 0 && d[2] > 0 && d[0] <= MOST && d[1] <= MOST / d[0] && d[2] <= MOST / d[0] / d[1],
+             "recurrent state %d is %d x %d x %d", i, d[0], d[1], d[2]);
     }
     for (int i = 0; i < m->n_weights; i++) {
         int rc = check_weight(c, i);
@@ -98,10 +108,119 @@ static int check_vector(const checker *c, int op, int32_t weight, int64_t n) {
     return EDGE_OK;
 }
 
+/* A value of `n` floats a row for an op that looks across rows. */
+static int check_value(const checker *c, int i, int32_t slot, int64_t n) {
+    NEED(slot != EDGE_LOGITS && width_of(c->m, slot) >= n, "op %d reads past slot %d", i, slot);
+    return EDGE_OK;
+}
+
+static int check_recurrent(const checker *c, int i) {
+    const edge_model *m = c->m;
+    const edge_op *op = &m->ops[i];
+    int rc;
+    NEED(in(op->state, m->n_recurrent) && !(op->flags & EDGE_FLAG_WANTED), "op %d has no state %d", i, op->state);
+    const int32_t *d = m->recurrent[op->state].d;
+    int64_t n_head = d[0], inner = (int64_t)d[0] * d[1];
+    NEED(op->weight >= 0, "op %d has no weight", i);
+    if (op->kind == EDGE_OP_CONV1D) {
+        NEED(op->width == d[1] && d[2] == 1, "op %d has the wrong width", i);
+        if ((rc = check_vector(c, i, op->weight, (int64_t)(d[0] + 1) * d[1]))) return rc;
+        if ((rc = check_vector(c, i, op->bias, d[1]))) return rc;
+        return check_value(c, i, op->a, d[1]);
+    }
+    NEED(op->width == inner, "op %d has the wrong width", i);
+    NEED(op->n_head > 0 && n_head % op->n_head == 0, "op %d has %d groups of heads", i, op->n_head);
+    int64_t shared = (int64_t)op->n_head * d[2];
+    NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
+    if (op->kind == EDGE_OP_SSM_SCAN) {
+        int64_t each = m->weights[op->weight].n_in == n_head ? n_head : n_head * d[2];
+        NEED(op->scale >= 0, "op %d has no weight", i);
+        if ((rc = check_vector(c, i, op->weight, each)) || (rc = check_vector(c, i, op->scale, n_head))) return rc;
+        if ((rc = check_vector(c, i, op->bias, n_head)) || (rc = check_value(c, i, op->a, inner))) return rc;
+        if ((rc = check_value(c, i, op->b, n_head)) || (rc = check_value(c, i, op->c, shared))) return rc;
+        return check_value(c, i, op->d, shared);
+    }
+    NEED(in(op->bias, m->n_weights), "op %d has no bias", i);
+    int64_t rates = m->weights[op->bias].n_in == n_head ? n_head : n_head * d[2];
+    if ((rc = check_vector(c, i, op->weight, n_head)) || (rc = check_vector(c, i, op->bias, rates))) return rc;
+    if ((rc = check_value(c, i, op->a, shared)) || (rc = check_value(c, i, op->b, shared))) return rc;
+    if ((rc = check_value(c, i, op->c, inner)) || (rc = check_value(c, i, op->d, rates))) return rc;
+    return check_value(c, i, op->e, n_head);
+}
+
+/* A value of `n` floats for an op on single rows, of all rows or of those wanted as the op is. */
+static int check_row(const checker *c, int i, int32_t slot, int64_t n) {
+    int wanted = c->m->ops[i].flags & EDGE_FLAG_WANTED;
+    NEED((slot != EDGE_LOGITS || wanted) && n > 0 && n <= MOST && width_of(c->m, slot) >= n, "op %d reads past slot %d",
+         i, slot);
+    return EDGE_OK;
+}
+
+/* Ops whose inputs are as wide as their numbers say. */
+static int check_mixture(const checker *c, int i) {
+    const edge_model *m = c->m;
+    const edge_op *op = &m->ops[i];
+    int rc;
+    int64_t width = op->width, size = op->size, heads = op->n_head;
+    NEED(size > 0 && size <= MOST && (op->kind == EDGE_OP_DOT || (heads > 0 && heads <= 1 << 16)), "op %d has runs of %d",
+         i, op->size);
+    switch (op->kind) {
+    case EDGE_OP_CONCAT: {
+        NEED(in(op->activation, 2) && width % (size + heads) == 0, "op %d joins %d and %d to %d", i, op->size, op->n_head,
+             op->width);
+        int64_t runs = width / (size + heads);
+        if ((rc = check_row(c, i, op->a, runs * size))) return rc;
+        return check_row(c, i, op->b, (op->activation ? 1 : runs) * heads);
+    }
+    case EDGE_OP_DOT:
+        if ((rc = check_row(c, i, op->a, width * size))) return rc;
+        return check_row(c, i, op->b, width * size);
+    case EDGE_OP_MIX:
+        NEED(width % size == 0, "op %d mixes runs of %d to %d", i, op->size, op->width);
+        if ((rc = check_row(c, i, op->a, heads * size))) return rc;
+        return check_row(c, i, op->b, width / size * heads);
+    case EDGE_OP_ROUTE: {
+        int32_t groups = op->d, used = op->e;
+        NEED(in(op->activation & 3, 3) && in(op->activation, 8), "op %d routes by %d", i, op->activation);
+        NEED(size <= 1 << 16 && groups > 0 && size % groups == 0 && used > 0 && used <= groups &&
+                 heads <= size / groups * used && width == 2 * heads,
+             "op %d chooses %d of %d experts in %d of %d groups", i, op->n_head, op->size, used, groups);
+        if ((rc = check_vector(c, i, op->weight, size))) return rc;
+        return check_row(c, i, op->a, size);
+    }
+    case EDGE_OP_GATHER:
+        NEED(size <= 1 << 16 && in(op->activation, 2) && (op->activation || width % 32 == 0), "op %d gathers %d values", i,
+             op->width);
+        NEED(heads * m->max_rows <= MOST, "op %d has too many slots for %d rows", i, m->max_rows);
+        NEED(!(op->flags & EDGE_FLAG_FIXED) || heads == size, "op %d has %d slots for %d experts", i, op->n_head, op->size);
+        if (!(op->flags & EDGE_FLAG_FIXED) && (rc = check_row(c, i, op->b, 2 * heads))) return rc;
+        return check_row(c, i, op->a, op->flags & EDGE_FLAG_SHARED ? width : heads * width);
+    default: {
+        NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
+        const edge_weight *w = &m->weights[op->weight];
+        NEED(width % heads == 0 && op->d >= 0 && op->d <= size - width / heads && w->n_out % size == 0,
+             "op %d takes %d of %d rows from %d on", i, op->width / op->n_head, op->size, op->d);
+        if ((rc = check_vector(c, i, op->scale, w->n_out / size))) return rc;
+        return check_vector(c, i, op->bias, w->n_out);
+    }
+    }
+}
+
+/* Experts run over what was gathered last: that must suit them. */
+static int check_gathered(const checker *c, int i, const edge_op *gather) {
+    const edge_op *op = &c->m->ops[i];
+    const edge_weight *w = &c->m->weights[op->weight];
+    int floats = w->type == EDGE_F32 || w->type == EDGE_F16 || w->type == EDGE_BF16;
+    NEED(gather && gather->n_head == op->n_head && gather->width == w->n_in && gather->activation == floats &&
+             w->n_out / op->size == gather->size && !((gather->flags ^ op->flags) & EDGE_FLAG_WANTED),
+         "op %d: its input was not gathered before", i);
+    return EDGE_OK;
+}
+
 static int check_op(const checker *c, int i) {
     const edge_model *m = c->m;
     const edge_op *op = &m->ops[i];
-    int rc, reads_a = op->kind != EDGE_OP_EMBED, reads_b = op->kind == EDGE_OP_ADD || op->kind == EDGE_OP_GLU;
+    int rc, reads_a = op->kind != EDGE_OP_EMBED, reads_b = op->kind == EDGE_OP_ADD || op->kind == EDGE_OP_GLU || op->kind == EDGE_OP_MUL;
     int wanted = op->flags & EDGE_FLAG_WANTED, attention = op->kind == EDGE_OP_ATTENTION;
     NEED(in(op->kind, EDGE_OP_COUNT), "op %d has unknown kind %d", i, op->kind);
     NEED(op->width > 0, "op %d has width %d", i, op->width);
@@ -110,7 +229,7 @@ static int check_op(const checker *c, int i) {
                       (attention && op->c == EDGE_LOGITS);
     NEED(!from_logits || (wanted && op->kind != EDGE_OP_SELECT), "op %d would read every row of the logits", i);
     NEED(op->kind != EDGE_OP_SELECT || wanted, "op %d selects more rows than are wanted", i);
-    NEED(op->kind == EDGE_OP_QUANTIZE || width_of(m, op->out) >= op->width, "op %d writes past slot %d", i, op->out);
+    NEED(op->kind == EDGE_OP_QUANTIZE || op->kind == EDGE_OP_GATHER || width_of(m, op->out) >= op->width, "op %d writes past slot %d", i, op->out);
     int32_t a = op->width;
     if (op->kind == EDGE_OP_MATMUL) {
         NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
@@ -122,17 +241,47 @@ static int check_op(const checker *c, int i) {
     }
     if (op->kind == EDGE_OP_EMBED) {
         NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
-        NEED(m->weights[op->weight].n_in == op->width && m->weights[op->weight].n_out >= m->n_vocab,
+        int by_position = op->flags & EDGE_FLAG_POSITION;
+        NEED(m->weights[op->weight].n_in == op->width && (by_position || m->weights[op->weight].n_out >= m->n_vocab),
              "op %d: the embedding has the wrong shape", i);
+        NEED(!by_position || !wanted, "op %d embeds wanted positions only", i);
+    }
+    if (op->kind == EDGE_OP_CONV1D || op->kind == EDGE_OP_SSM_SCAN || op->kind == EDGE_OP_GATED_DELTA)
+        return check_recurrent(c, i);
+    if (op->kind == EDGE_OP_SLICE) {
+        NEED(op->size > 0 && op->n_head > 0 && op->width % op->n_head == 0 && op->activation >= 0 && op->size <= MOST &&
+                 op->activation <= op->size - op->n_head && op->width / op->n_head <= MOST / op->size,
+             "op %d takes %d of %d values from %d on", i, op->n_head, op->size, op->activation);
+        a = op->width / op->n_head * op->size;
     }
     if (op->kind == EDGE_OP_QUANTIZE) NEED(op->width % 32 == 0, "op %d quantizes %d values", i, op->width);
-    if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_ROPE)
+    if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_L2_NORM || op->kind == EDGE_OP_ROPE)
         NEED(op->size > 0 && op->width % op->size == 0, "op %d has runs of %d in %d", i, op->size, op->width);
+    if (op->kind == EDGE_OP_GLU || op->kind == EDGE_OP_ACTIVATE)
+        NEED(in(op->activation, EDGE_N_ACTIVATIONS), "op %d has unknown activation %d", i, op->activation);
+    if (op->kind >= EDGE_OP_CONCAT && op->kind <= EDGE_OP_EXPERTS) return check_mixture(c, i);
+    int32_t narrow = op->width; /* of the side that covers several neighbours of the other */
+    if ((op->kind == EDGE_OP_GLU || op->kind == EDGE_OP_MUL || (op->kind == EDGE_OP_SCALE && op->weight >= 0)) && op->size > 1) {
+        NEED(op->width % op->size == 0, "op %d covers %d of %d", i, op->size, op->width);
+        narrow = op->width / op->size;
+    }
+    if (op->kind == EDGE_OP_SCALE && (rc = check_vector(c, i, op->weight, narrow))) return rc;
+    if (op->kind == EDGE_OP_GLU) a = narrow;
+    if (op->kind == EDGE_OP_LAYER_NORM) {
+        NEED(op->size > 0 && op->width % op->size == 0, "op %d has runs of %d in %d", i, op->size, op->width);
+        int of_runs = in(op->weight, m->n_weights) && m->weights[op->weight].n_in == op->width;
+        if ((rc = check_vector(c, i, op->weight, of_runs ? op->width : op->size))) return rc;
+        if ((rc = check_vector(c, i, op->bias, of_runs ? op->width : op->size))) return rc;
+    }
     if (op->kind == EDGE_OP_POSITION_SCALE)
-        NEED(op->size > 0 && !wanted, "op %d scales by steps of %d positions", i, op->size);
-    if (op->kind == EDGE_OP_RMS_NORM && (rc = check_vector(c, i, op->weight, op->size))) return rc;
+        NEED(op->size > 0 && in(op->n_head, op->size) && !wanted, "op %d scales by steps of %d positions", i,
+             op->size);
+    if (op->kind == EDGE_OP_RMS_NORM) {
+        int of_runs = in(op->weight, m->n_weights) && m->weights[op->weight].n_in == op->width;
+        if ((rc = check_vector(c, i, op->weight, of_runs ? op->width : op->size))) return rc;
+    }
     if (op->kind == EDGE_OP_ROPE)
-        NEED(in(op->rope, m->n_ropes) && m->ropes[op->rope].n_rot <= op->size && !wanted, "op %d has no such rope",
+        NEED(in(op->rope, m->n_ropes) && in(op->d, op->size) && m->ropes[op->rope].n_rot <= op->size - op->d && !wanted, "op %d has no such rope",
              i);
     if (attention) {
         NEED(in(op->state, m->n_states), "op %d has no state %d", i, op->state);
@@ -142,14 +291,17 @@ static int check_op(const checker *c, int i) {
         NEED((int64_t)op->n_head * m->max_rows <= MOST, "op %d has too many heads for %d rows", i, m->max_rows);
         NEED((int64_t)op->n_head * s->head_dim_v == op->width, "op %d has the wrong width", i);
         int64_t q = (int64_t)op->n_head * s->head_dim;
-        NEED(q <= MOST && width_of(m, op->b) >= s->n_head_kv * s->head_dim &&
-                 width_of(m, op->c) >= s->n_head_kv * s->head_dim_v,
+        NEED(q <= MOST && (op->flags & EDGE_FLAG_BORROW ||
+                           (width_of(m, op->b) >= s->n_head_kv * s->head_dim &&
+                            width_of(m, op->c) >= s->n_head_kv * s->head_dim_v)),
              "op %d reads past its keys or values", i);
+        if ((rc = check_vector(c, i, op->weight, op->n_head)) || (rc = check_vector(c, i, op->bias, op->n_head)))
+            return rc;
         NEED(!wanted, "op %d attends with wanted rows only", i);
         a = (int32_t)q;
     }
     if (reads_a) NEED(width_of(m, op->a) >= a, "op %d reads past slot %d", i, op->a);
-    if (reads_b) NEED(width_of(m, op->b) >= op->width, "op %d reads past slot %d", i, op->b);
+    if (reads_b) NEED(width_of(m, op->b) >= (op->kind == EDGE_OP_MUL ? narrow : op->width), "op %d reads past slot %d", i, op->b);
     return EDGE_OK;
 }
 
@@ -163,11 +315,14 @@ int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, 
     checker c = {m, k, message, size};
     int rc = check_parts(&c);
     int32_t quantized = 0;
+    const edge_op *gathered = NULL;
     for (int i = 0; !rc && i < m->n_ops; i++) {
         rc = check_op(&c, i);
         if (rc) break;
         const edge_op *op = &m->ops[i];
-        if (op->kind == EDGE_OP_QUANTIZE) quantized = op->width;
+        if (op->kind == EDGE_OP_QUANTIZE) quantized = op->width, gathered = NULL;
+        if (op->kind == EDGE_OP_GATHER) quantized = 0, gathered = op;
+        if (op->kind == EDGE_OP_EXPERTS) rc = check_gathered(&c, i, gathered);
         if (op->kind != EDGE_OP_MATMUL) continue;
         const edge_weight *w = &m->weights[op->weight];
         int floats = w->type == EDGE_F32 || w->type == EDGE_F16 || w->type == EDGE_BF16;
@@ -196,6 +351,12 @@ int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, siz
         rows += g->n_rows;
     }
     NEED(rows == b->n_rows, "the segments have %lld rows, the step %d", (long long)rows, b->n_rows);
+    NEED(!m->n_recurrent || b->slots, "the segments have no slots for their recurrent states");
+    for (int s = 0; m->n_recurrent && s < b->n_segments; s++) {
+        int32_t slot = b->slots[s];
+        NEED(in(slot, m->n_sequences), "segment %d has slot %d, which is outside of 0..%d", s, slot, m->n_sequences - 1);
+        for (int i = 0; i < s; i++) NEED(b->slots[i] != slot, "two segments have the slot %d", slot);
+    }
     for (int s = 0; s < b->n_segments; s++) {
         const edge_segment *g = &b->segments[s];
         int32_t last = (g->start + g->n_rows - 1) / EDGE_PAGE;

@@ -28,7 +28,9 @@ static void embed(edge_step *step, const edge_op *op, int64_t from, int64_t to) 
     const edge_weight *w = &step->exec->model.weights[op->weight];
     float *out = edge_value(step, op->out);
     for (int64_t r = from; r < to; r++) {
-        const uint8_t *row = (const uint8_t *)w->data + (size_t)step->batch->tokens[r] * w->row_bytes;
+        int64_t at = op->flags & EDGE_FLAG_POSITION ? step->positions[r] : step->batch->tokens[r];
+        if (at >= w->n_out) at = w->n_out - 1;
+        const uint8_t *row = (const uint8_t *)w->data + (size_t)at * w->row_bytes;
         step->exec->kernels->dequantize[w->type](row, out + r * op->width, op->width);
     }
 }
@@ -81,11 +83,106 @@ static void elementwise(edge_step *step, const edge_op *op, int rows, int thread
     const float *a = edge_value(step, op->a) + from;
     switch (op->kind) {
     case EDGE_OP_ADD: k->add(a, edge_value(step, op->b) + from, out, count); break;
-    case EDGE_OP_GLU: k->glu(a, edge_value(step, op->b) + from, out, count, op->activation); break;
-    case EDGE_OP_SCALE: k->scale(a, out, count, op->f0); break;
-    case EDGE_OP_SOFTCAP: k->softcap(a, out, count, op->f0); break;
+    case EDGE_OP_MUL: k->mul(a, edge_value(step, op->b) + from, out, count); break;
+    case EDGE_OP_GLU:
+        if (op->f0 == 0.0f && op->f1 == 0.0f) k->glu(a, edge_value(step, op->b) + from, out, count, op->activation);
+        else k->glu_limited(a, edge_value(step, op->b) + from, out, count, op->activation, op->f0, op->f1);
+        break;
+    case EDGE_OP_SCALE:
+        if (op->f1 == 0.0f) k->scale(a, out, count, op->f0);
+        else k->scale_by(a, &op->f0, out, count, count, op->f1);
+        break;
+    case EDGE_OP_SOFTCAP: (op->size ? k->clamp : k->softcap)(a, out, count, op->f0); break;
+    case EDGE_OP_ACTIVATE: k->activate(a, out, count, op->activation); break;
     default: break;
     }
+}
+
+/* A weight longer than a run has a part for each run of its own. */
+static void rms_norm(edge_step *step, const edge_op *op, int64_t row) {
+    const edge_model *m = &step->exec->model;
+    const float *x = edge_value(step, op->a) + row * op->width, *weight = vector(m, op->weight);
+    float *out = edge_value(step, op->out) + row * op->width;
+    int of_runs = weight && m->weights[op->weight].n_in != op->size, n = of_runs ? op->size : op->width;
+    for (int at = 0; at < op->width; at += n)
+        step->exec->kernels->rms_norm(x + at, of_runs ? weight + at : weight, out + at, n, op->size, op->f0);
+}
+
+static void layer_norm(edge_step *step, const edge_op *op, int64_t row) {
+    const edge_model *m = &step->exec->model;
+    const float *x = edge_value(step, op->a) + row * op->width, *weight = vector(m, op->weight), *bias = vector(m, op->bias);
+    float *out = edge_value(step, op->out) + row * op->width;
+    int of_runs = weight && m->weights[op->weight].n_in != op->size;
+    for (int at = 0; at < op->width; at += op->size)
+        step->exec->kernels->layer_norm(x + at, weight ? weight + (of_runs ? at : 0) : NULL,
+                                        bias ? bias + (of_runs ? at : 0) : NULL, out + at, op->size, op->f0,
+                                        op->activation);
+}
+
+/* Each value of the narrow side multiplies `size` neighbours. */
+static void spread(edge_step *step, const edge_op *op, int64_t row, int thread) {
+    const edge_kernels *k = step->exec->kernels;
+    const float *x = edge_value(step, op->kind == EDGE_OP_GLU ? op->b : op->a) + row * op->width, *by;
+    if (op->kind == EDGE_OP_SCALE) {
+        by = vector(&step->exec->model, op->weight);
+    } else {
+        int n = op->width / op->size;
+        by = edge_value(step, op->kind == EDGE_OP_GLU ? op->a : op->b) + row * n;
+        if (op->kind == EDGE_OP_GLU) {
+            float *active = (float *)(void *)edge_thread_scratch(step->exec, thread);
+            k->activate(by, active, (size_t)n, op->activation);
+            by = active;
+        }
+    }
+    k->scale_by(x, by, edge_value(step, op->out) + row * op->width, (size_t)op->width, (size_t)op->size,
+                op->kind == EDGE_OP_SCALE ? op->f1 : 0.0f);
+}
+
+static void concat(edge_step *step, const edge_op *op, int64_t row) {
+    int runs = op->width / (op->size + op->n_head);
+    const float *a = edge_value(step, op->a) + row * runs * op->size;
+    const float *b = edge_value(step, op->b) + row * (op->activation ? 1 : runs) * op->n_head;
+    float *to = edge_value(step, op->out) + row * op->width;
+    for (int i = 0; i < runs; i++, a += op->size, to += op->size + op->n_head) {
+        memcpy(to, a, (size_t)op->size * sizeof *to);
+        memcpy(to + op->size, b, (size_t)op->n_head * sizeof *to);
+        if (!op->activation) b += op->n_head;
+    }
+}
+
+static void dots(edge_step *step, const edge_op *op, int64_t row) {
+    const float *a = edge_value(step, op->a) + row * op->width * op->size;
+    const float *b = edge_value(step, op->b) + row * op->width * op->size;
+    float *out = edge_value(step, op->out) + row * op->width;
+    for (int i = 0; i < op->width; i++, a += op->size, b += op->size)
+        out[i] = step->exec->kernels->dot(a, b, op->size);
+}
+
+static void mix(edge_step *step, const edge_op *op, int64_t row) {
+    int n_out = op->width / op->size;
+    step->exec->kernels->mix(edge_value(step, op->a) + row * op->n_head * op->size,
+                             edge_value(step, op->b) + row * n_out * op->n_head,
+                             edge_value(step, op->out) + row * op->width, op->n_head, n_out, op->size);
+}
+
+static void rope(edge_step *step, const edge_op *op, int64_t row) {
+    const edge_rope *rope = &step->exec->model.ropes[op->rope];
+    const float *x = edge_value(step, op->a) + row * op->width;
+    float *out = edge_value(step, op->out) + row * op->width;
+    if (op->d && out != x) { /* the kernel copies only what follows the part that turns */
+        memcpy(out, x, (size_t)op->width * sizeof *out);
+        x = out;
+    }
+    step->exec->kernels->rope(x + op->d, step->exec->angles[op->rope] + row * rope->n_rot, out + op->d,
+                              op->width / op->size, op->size, rope->n_rot, rope->neox);
+}
+
+static void slice(edge_step *step, const edge_op *op, int64_t row) {
+    int32_t runs = op->width / op->n_head;
+    const float *from = edge_value(step, op->a) + row * runs * op->size + op->activation;
+    float *to = edge_value(step, op->out) + row * op->width;
+    for (int32_t i = 0; i < runs; i++, from += op->size, to += op->n_head)
+        memcpy(to, from, (size_t)op->n_head * sizeof *to);
 }
 
 void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
@@ -101,25 +198,29 @@ void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
         if (rows) matmul(step, index, rows, thread, n);
         break;
     case EDGE_OP_RMS_NORM:
-        for (int64_t r = from; r < to; r++)
-            e->kernels->rms_norm(edge_value(step, op->a) + r * op->width, vector(&e->model, op->weight),
-                                 edge_value(step, op->out) + r * op->width, op->width, op->size, op->f0);
+        for (int64_t r = from; r < to; r++) rms_norm(step, op, r);
         break;
-    case EDGE_OP_ROPE: {
-        const edge_rope *rope = &e->model.ropes[op->rope];
-        for (int64_t r = from; r < to; r++)
-            e->kernels->rope(edge_value(step, op->a) + r * op->width, e->angles[op->rope] + r * rope->n_rot,
-                             edge_value(step, op->out) + r * op->width, op->width / op->size, op->size, rope->n_rot,
-                             rope->neox);
+    case EDGE_OP_ROPE:
+        for (int64_t r = from; r < to; r++) rope(step, op, r);
         break;
-    }
     case EDGE_OP_POSITION_SCALE:
         for (int64_t r = from; r < to; r++) {
-            double times = 1.0 + (double)op->f0 * log(1.0 + (double)(step->positions[r] / op->size));
+            double times = 1.0 + (double)op->f0 * log(1.0 + (double)((step->positions[r] + op->n_head) / op->size));
             e->kernels->scale(edge_value(step, op->a) + r * op->width, edge_value(step, op->out) + r * op->width,
                               (size_t)op->width, (float)times);
         }
         break;
+    case EDGE_OP_L2_NORM:
+        for (int64_t r = from; r < to; r++)
+            e->kernels->l2_norm(edge_value(step, op->a) + r * op->width, edge_value(step, op->out) + r * op->width,
+                                op->width, op->size, op->f0);
+        break;
+    case EDGE_OP_SLICE:
+        for (int64_t r = from; r < to; r++) slice(step, op, r);
+        break;
+    case EDGE_OP_CONV1D:
+    case EDGE_OP_SSM_SCAN:
+    case EDGE_OP_GATED_DELTA: edge_run_recurrent(step, op, thread, n); break;
     case EDGE_OP_ATTENTION: edge_run_attention(step, index, thread, team); break;
     case EDGE_OP_SELECT:
         for (int64_t r = from; r < to; r++)
@@ -127,6 +228,27 @@ void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
                    edge_value(step, op->a) + (int64_t)step->batch->wanted[r] * op->width,
                    (size_t)op->width * sizeof(float));
         break;
-    default: elementwise(step, op, rows, thread, n); break;
+    case EDGE_OP_LAYER_NORM:
+        for (int64_t r = from; r < to; r++) layer_norm(step, op, r);
+        break;
+    case EDGE_OP_CONCAT:
+        for (int64_t r = from; r < to; r++) concat(step, op, r);
+        break;
+    case EDGE_OP_DOT:
+        for (int64_t r = from; r < to; r++) dots(step, op, r);
+        break;
+    case EDGE_OP_MIX:
+        for (int64_t r = from; r < to; r++) mix(step, op, r);
+        break;
+    case EDGE_OP_ROUTE: edge_run_route(step, op, from, to, thread); break;
+    case EDGE_OP_GATHER: edge_run_gather(step, op, rows, thread, team); break;
+    case EDGE_OP_EXPERTS: edge_run_experts(step, index, thread, n); break;
+    default:
+        if (op->kind == EDGE_OP_SCALE ? op->weight >= 0 : op->kind != EDGE_OP_SOFTCAP && op->size > 1) {
+            for (int64_t r = from; r < to; r++) spread(step, op, r, thread);
+        } else {
+            elementwise(step, op, rows, thread, n);
+        }
+        break;
     }
 }

@@ -144,40 +144,41 @@ static int take_ropes(PyObject *list, edge_rope **out, double ***frequencies, Py
     return 1;
 }
 
-/* Executor(isa, ops, weights, slots, states, ropes, pages, max_rows, n_vocab, kv_f32): the arrays are buffers of
+/* Executor(isa, ops, weights, slots, states, ropes, pages, max_rows, n_vocab, kv_f32[, recurrent, n_sequences]): the arrays are buffers of
  * the structures in edgellm.h. */
 static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     const char *isa;
-    PyObject *ops, *weights, *slots, *states, *ropes, *pages;
-    int max_rows, n_vocab, kv_f32;
+    PyObject *ops, *weights, *slots, *states, *ropes, *pages, *recurrent = NULL;
+    int max_rows, n_vocab, kv_f32, n_sequences = 0;
     if (kwargs && PyDict_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Executor takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "sOOOOOOiii", &isa, &ops, &weights, &slots, &states, &ropes, &pages, &max_rows,
-                          &n_vocab, &kv_f32))
+    if (!PyArg_ParseTuple(args, "sOOOOOOiii|Oi", &isa, &ops, &weights, &slots, &states, &ropes, &pages, &max_rows,
+                          &n_vocab, &kv_f32, &recurrent, &n_sequences))
         return NULL;
     const edge_kernels *kernels = edge_cpu_table(isa);
     if (!kernels) return PyErr_Format(PyExc_ValueError, "instruction set '%s' does not work on this machine", isa);
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Executor *self = (Executor *)alloc(type, 0);
     if (!self) return NULL;
-    Py_buffer views[4];
+    Py_buffer views[5];
     int held = 0, done = 0;
-    Py_ssize_t count[4] = {0}, n_ropes = 0;
+    Py_ssize_t count[5] = {0}, n_ropes = 0;
     struct {
         PyObject *object;
         size_t item;
         const char *what;
-    } wanted[4] = {{ops, sizeof(edge_op), "ops"},
+    } wanted[5] = {{ops, sizeof(edge_op), "ops"},
                    {slots, sizeof(int32_t), "slots"},
                    {states, sizeof(edge_state), "states"},
-                   {pages, sizeof(int32_t), "pages"}};
+                   {pages, sizeof(int32_t), "pages"},
+                   {recurrent, sizeof(edge_recurrent), "recurrent"}};
     edge_weight *weight_rows = NULL;
     edge_rope *rope_rows = NULL;
     double **frequencies = NULL;
     char message[256] = "";
-    for (; held < 4; held++) {
+    for (; held < (recurrent ? 5 : 4); held++) {
         if (!items(wanted[held].object, &views[held], wanted[held].item, wanted[held].what, &count[held])) goto out;
         if (count[held] > INT32_MAX) {
             PyErr_Format(PyExc_ValueError, "%s is too long", wanted[held].what);
@@ -186,9 +187,12 @@ static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         }
     }
     if (!take_weights(self, weights, &weight_rows) || !take_ropes(ropes, &rope_rows, &frequencies, &n_ropes)) goto out;
-    edge_model model = {views[0].buf, weight_rows, views[1].buf, views[2].buf, rope_rows, views[3].buf,
-                        (int32_t)count[0], (int32_t)self->n_buffers, (int32_t)count[1], (int32_t)count[2],
-                        (int32_t)n_ropes, (int32_t)count[3], max_rows, n_vocab, kv_f32};
+    edge_model model = {.ops = views[0].buf, .weights = weight_rows, .slot_width = views[1].buf,
+                        .states = views[2].buf, .recurrent = recurrent ? views[4].buf : NULL, .ropes = rope_rows, .pages = views[3].buf,
+                        .n_ops = (int32_t)count[0], .n_weights = (int32_t)self->n_buffers,
+                        .n_slots = (int32_t)count[1], .n_states = (int32_t)count[2],
+                        .n_recurrent = (int32_t)count[4], .n_ropes = (int32_t)n_ropes, .n_groups = (int32_t)count[3],
+                        .max_rows = max_rows, .n_vocab = n_vocab, .kv_f32 = kv_f32, .n_sequences = n_sequences};
     int rc = edge_exec_new(&model, kernels, &self->exec, message, sizeof message);
     if (rc) {
         raise(rc, message);
@@ -217,21 +221,22 @@ static int usable(Executor *self) {
     return 0;
 }
 
-/* step(tokens, segments, tables, table_starts, wanted, logits, threads): buffers as in edge_batch. */
+/* step(tokens, segments, tables, table_starts, wanted, logits, threads[, slots]): buffers as in edge_batch. */
 static PyObject *executor_step(PyObject *object, PyObject *args) {
     Executor *self = (Executor *)object;
-    PyObject *given[6];
+    PyObject *given[7] = {NULL};
     int threads;
-    if (!PyArg_ParseTuple(args, "OOOOOOi", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5], &threads))
+    if (!PyArg_ParseTuple(args, "OOOOOOi|O", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5], &threads,
+                          &given[6]))
         return NULL;
-    static const size_t item[6] = {4, sizeof(edge_segment), 4, 8, 4, 4};
-    static const char *const what[6] = {"tokens", "segments", "tables", "table_starts", "wanted", "logits"};
-    Py_buffer view[6];
-    Py_ssize_t n[6];
+    static const size_t item[7] = {4, sizeof(edge_segment), 4, 8, 4, 4, 4};
+    static const char *const what[7] = {"tokens", "segments", "tables", "table_starts", "wanted", "logits", "slots"};
+    Py_buffer view[7];
+    Py_ssize_t n[7];
     int held = 0;
     PyObject *result = NULL;
-    for (; held < 6; held++) {
-        if (held < 5) {
+    for (; held < (given[6] ? 7 : 6); held++) {
+        if (held != 5) {
             if (!items(given[held], &view[held], item[held], what[held], &n[held])) goto out;
         } else {
             if (PyObject_GetBuffer(given[held], &view[held], PyBUF_WRITABLE)) goto out;
@@ -253,8 +258,14 @@ static PyObject *executor_step(PyObject *object, PyObject *args) {
         PyErr_Format(PyExc_ValueError, "%s is too short", n[5] / self->n_vocab < n[4] ? "logits" : "table_starts");
         goto out;
     }
-    edge_batch batch = {view[0].buf, view[1].buf, view[2].buf, view[3].buf, view[4].buf, view[5].buf,
-                        n[2], (int32_t)n[0], (int32_t)n[1], (int32_t)n[4], threads};
+    if (given[6] && n[6] < n[1]) {
+        PyErr_SetString(PyExc_ValueError, "slots is too short");
+        goto out;
+    }
+    edge_batch batch = {.tokens = view[0].buf, .segments = view[1].buf, .tables = view[2].buf,
+                        .table_starts = view[3].buf, .wanted = view[4].buf, .slots = given[6] ? view[6].buf : NULL,
+                        .logits = view[5].buf, .n_tables = n[2], .n_rows = (int32_t)n[0], .n_segments = (int32_t)n[1],
+                        .n_wanted = (int32_t)n[4], .threads = threads};
     char message[256] = "the step was cancelled";
     self->busy = 1;
     int rc;
@@ -282,6 +293,23 @@ static PyObject *executor_copy_pages(PyObject *object, PyObject *args) {
         PyErr_Format(PyExc_ValueError, "%zd page numbers are not pairs", n);
     } else if (usable(self)) {
         int rc = edge_exec_copy_pages(self->exec, group, view.buf, (int)(n / 2), message, sizeof message);
+        result = rc ? raise(rc, message) : Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *executor_copy_states(PyObject *object, PyObject *pairs) {
+    Executor *self = (Executor *)object;
+    Py_buffer view;
+    Py_ssize_t n;
+    char message[256] = "";
+    if (!items(pairs, &view, 4, "pairs", &n)) return NULL;
+    PyObject *result = NULL;
+    if (n % 2 || n > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "%zd slot numbers are not pairs", n);
+    } else if (usable(self)) {
+        int rc = edge_exec_copy_states(self->exec, view.buf, (int)(n / 2), message, sizeof message);
         result = rc ? raise(rc, message) : Py_NewRef(Py_None);
     }
     PyBuffer_Release(&view);
@@ -335,6 +363,7 @@ static PyObject *executor_memory(PyObject *object, PyObject *none) {
 static PyMethodDef executor_methods[] = {
     {"step", executor_step, METH_VARARGS, "step(tokens, segments, tables, table_starts, wanted, logits, threads)"},
     {"copy_pages", executor_copy_pages, METH_VARARGS, "copy_pages(group, pairs)"},
+    {"copy_states", executor_copy_states, METH_O, "copy_states(pairs)"},
     {"rotate_keys", executor_rotate_keys, METH_VARARGS, "rotate_keys(group, pages, delta)"},
     {"cancel", executor_cancel, METH_NOARGS, "Make the running step end early; safe from any thread."},
     {"close", executor_close, METH_NOARGS, "Give back all memory."},

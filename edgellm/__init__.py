@@ -32,6 +32,7 @@ from edgellm.errors import (
 
 if TYPE_CHECKING:
     from edgellm import catalog
+    from edgellm.architectures import register_architecture
     from edgellm.engine.generation import Generation
     from edgellm.engine.request import Timings, Usage
     from edgellm.info import ModelInfo
@@ -64,6 +65,7 @@ __all__ = [
     "VocabularyError",
     "__version__",
     "catalog",
+    "register_architecture",
 ]
 
 _LAZY = {
@@ -73,6 +75,7 @@ _LAZY = {
     "Timings": "edgellm.engine.request",
     "Tokenizer": "edgellm.vocabulary",
     "Usage": "edgellm.engine.request",
+    "register_architecture": "edgellm.architectures",
 }
 
 

@@ -64,7 +64,7 @@ def run_benchmark(
     repeat: int = 3,
     depth: int | None = None,
     batch: int | None = None,
-    backend: Literal["auto", "native", "reference"] = "auto",
+    backend: Literal["auto", "native", "numba", "reference"] = "auto",
     seed: int = 1,
 ) -> Benchmark:
     """Measure the model file `path`.
@@ -87,7 +87,7 @@ def run_benchmark(
     start = time.perf_counter()
     with Model(path, n_ctx=n_ctx, threads=threads, backend=backend) as model:
         load_s = time.perf_counter() - start
-        runs = _Runs(model, random.Random(seed))
+        runs = Runs(model, random.Random(seed))
         runs.prefill(min(prompt, 16))  # The first step alone pays for reading the file and starting the threads.
         prefills = [runs.prefill(prompt).timings for _ in range(repeat)]
         decode_tps = statistics.median(runs.decode(context, generate) for _ in range(repeat))
@@ -110,7 +110,7 @@ def run_benchmark(
         )
 
 
-class _Runs:
+class Runs:
     """Generations of an exact length from random prompts."""
 
     def __init__(self, model: Model, rng: random.Random) -> None:

@@ -37,7 +37,7 @@ def diagnose() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu(),
         "memory_available_bytes": available_memory(),
-        "backends": {name: {"problem": _problem(name)} for name in ("native", "reference")},
+        "backends": {name: {"problem": _problem(name)} for name in ("native", "numba", "reference")},
         "packages": {name: {"version": _version(name), "extra": extra} for name, extra in _PACKAGES.items()},
         "cache_dir": {"path": str(folder), "problem": _not_writable(folder)},
         "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith("EDGELLM_")},

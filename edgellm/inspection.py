@@ -91,7 +91,7 @@ def _compile(program: Program, file: ModelFile) -> None:
     if backend.name == "reference":
         return  # It takes nearly everything, but would read all weights to say so.
     weights = {name: Weight(t.dtype, t.shape, file.data(name)) for name, t in file.tensors.items()}
-    backend.compile(program, weights, CompileOptions((1,) * len(program.windows), max_rows=1)).close()
+    backend.compile(program, weights, CompileOptions((1,) * len(program.windows), max_rows=1, n_slots=1)).close()
 
 
 def _attempt(step: Callable[[], T], found: list[str]) -> T | None:
@@ -142,5 +142,6 @@ def _memory(file: ModelFile) -> dict[str, Any]:
     return {
         **memory,
         "kv_bytes_per_token": plans[0].kv_per_token,
+        "state_bytes": plans[0].states,
         "contexts": [{"n_ctx": p.n_ctx, "kv_bytes": p.kv, "total_bytes": p.total} for p in plans],
     }

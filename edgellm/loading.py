@@ -12,9 +12,10 @@ from edgellm.architectures import build
 from edgellm.backends import get_backend
 from edgellm.backends.base import CompileOptions, KVType, Weight
 from edgellm.cache.pages import GroupSpec, PageCache
+from edgellm.cache.state import StatePool
 from edgellm.engine.engine import Engine
 from edgellm.engine.limits import SINKS, Overflow, shift_tokens, smallest_shifting_ctx
-from edgellm.engine.memory import MAX_RUNNING, MemoryModel, MemoryPlan, logits_rows, plan_memory, scratch_width
+from edgellm.engine.memory import MemoryModel, MemoryPlan, logits_rows, plan_memory, scratch_width
 from edgellm.engine.scheduler import Scheduler, Sizes
 from edgellm.errors import ArgumentError
 from edgellm.gguf import open_model
@@ -55,18 +56,24 @@ def load(path: str | os.PathLike[str], options: Options) -> Loaded:
     """Open, check, plan and compile.  Nothing stays open after an error."""
     with ExitStack() as opened:
         file = opened.enter_context(open_model(path))
-        program = build(file.metadata, {name: tensor.shape for name, tensor in file.tensors.items()})
+        shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
+        program = build(file.metadata, shapes, options.n_ctx)
         verify(program, file.tensors)
         memory = _plan(program, file, options)
         if options.overflow == "shift" and memory.n_ctx < smallest_shifting_ctx():
             raise ArgumentError(
                 f'overflow="shift" needs a context of at least {smallest_shifting_ctx()} tokens, not {memory.n_ctx}'
             )
+        if options.overflow == "shift" and not all(state.movable for state in program.states.values()):
+            raise ArgumentError(
+                f'overflow="shift" is not possible with {program.architecture} models: their keys depend on positions '
+                "in a way that cannot be changed"
+            )
         backend = get_backend(options.backend)
         executable = backend.compile(
             program,
             {name: Weight(t.dtype, t.shape, file.data(name)) for name, t in file.tensors.items()},
-            CompileOptions(memory.n_pages, memory.n_batch, options.kv_type, options.threads),
+            CompileOptions(memory.n_pages, memory.n_batch, options.kv_type, options.threads, memory.n_slots),
         )
         opened.callback(executable.close)
         prompts = Prompts(file.metadata, file.name)
@@ -106,9 +113,10 @@ def _scheduler(program: Program, memory: MemoryPlan, overflow: Overflow) -> Sche
     sizes = Sizes(
         n_ctx=memory.n_ctx,
         n_batch=memory.n_batch,
-        n_running=min(MAX_RUNNING, memory.n_batch),
+        n_running=memory.n_running,
         logits_rows=logits_rows(program.n_vocab, memory.n_batch),
         sinks=SINKS,
         shift=shift_tokens(memory.n_ctx) if overflow == "shift" else 0,
     )
-    return Scheduler(PageCache(groups), sizes)
+    states = StatePool(memory.n_slots) if memory.n_slots else None
+    return Scheduler(PageCache(groups, states.has if states else None), sizes, states)

@@ -48,7 +48,7 @@ class Model:
         *,
         n_ctx: int | None = None,
         threads: int | None = None,
-        backend: Literal["auto", "native", "reference"] = "auto",
+        backend: Literal["auto", "native", "numba", "reference"] = "auto",
         kv_type: Literal["f16", "f32"] = "f16",
         n_batch: int = 512,
         overflow: Overflow = "error",

@@ -13,7 +13,7 @@ from edgellm import catalog
 from edgellm.errors import DownloadError
 
 
-@pytest.fixture(params=["reference", "native"])
+@pytest.fixture(params=["reference", "native", "numba"])
 def backend_name(request: pytest.FixtureRequest) -> str:
     """The name of each backend.  A native one that has not been built is a failure only in CI."""
     if request.param == "native" and find_spec("edgellm._native") is None:

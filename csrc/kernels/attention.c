@@ -80,6 +80,12 @@ SCORES(scores_f32, kv_load_f32)
 VALUES(values_f16, kv_load_f16, 0)
 VALUES(values_f32, kv_load_f32, 1)
 
+/* Scores of the 16 positions of a page, less the slope times their distance to the query; `ahead` is the first's. */
+INLINE vf fall(vf x, float slope, int ahead) {
+    static const float each[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return vf_fma(vf_set1(slope), vf_add(vf_load(each), vf_set1((float)ahead)), x);
+}
+
 /* Merge another part into a running one; a part with a negative sum is empty. */
 static void merge(edge_part *into, float *acc, const edge_part *part, const float *other, int n) {
     if (part->sum < 0.0f) return;
@@ -95,6 +101,15 @@ static void merge(edge_part *into, float *acc, const edge_part *part, const floa
     into->max = max;
     into->sum = into->sum * pair[0] + part->sum * pair[1];
     for (int d = 0; d < n; d++) acc[d] = acc[d] * pair[0] + other[d] * pair[1];
+}
+
+static void sink(edge_part *part, float *acc, float score, int n) {
+    float pair[LANES] = {0}, max = part->max > score ? part->max : score;
+    pair[0] = part->max - max;
+    pair[1] = score - max;
+    vf_store(pair, vf_exp(vf_load(pair)));
+    *part = (edge_part){max, part->sum * pair[0] + pair[1]};
+    for (int d = 0; d < n; d++) acc[d] *= pair[0];
 }
 
 static void finish(const edge_part *part, const float *acc, float *out, int n) {
@@ -132,6 +147,7 @@ static void finish(const edge_part *part, const float *acc, float *out, int n) {
                     vf c = vf_set1(kv->softcap);                                                                     \
                     x = vf_mul(c, vf_tanh(vf_div(x, c)));                                                            \
                 }                                                                                                    \
+                if (kv->slopes) x = fall(x, kv->slopes[i], begin + g * EDGE_PAGE - last[i]);                          \
                 int from = a[i] - g * EDGE_PAGE, to = b[i] - g * EDGE_PAGE;                                          \
                 if (from > 0 || to < EDGE_PAGE) {                                                                    \
                     if (from >= EDGE_PAGE || to <= 0 || from >= to) x = vf_set1(-INFINITY);                          \
@@ -247,5 +263,6 @@ void FN(edge_fill_attention)(edge_kernels *t) {
     t->kv_rotate[0] = rotate_f16;
     t->kv_rotate[1] = rotate_f32;
     t->merge = merge;
+    t->sink = sink;
     t->finish = finish;
 }

@@ -12,8 +12,11 @@
 /* GGML's type numbers, as files have them. */
 enum {
     EDGE_F32 = 0, EDGE_F16 = 1, EDGE_Q4_0 = 2, EDGE_Q4_1 = 3, EDGE_Q5_0 = 6, EDGE_Q5_1 = 7, EDGE_Q8_0 = 8,
-    EDGE_Q2_K = 10, EDGE_Q3_K = 11, EDGE_Q4_K = 12, EDGE_Q5_K = 13, EDGE_Q6_K = 14, EDGE_BF16 = 30,
-    EDGE_N_TYPES = 42
+    EDGE_Q2_K = 10, EDGE_Q3_K = 11, EDGE_Q4_K = 12, EDGE_Q5_K = 13, EDGE_Q6_K = 14, EDGE_IQ2_XXS = 16,
+    EDGE_IQ2_XS = 17, EDGE_IQ3_XXS = 18, EDGE_IQ1_S = 19, EDGE_IQ4_NL = 20, EDGE_IQ3_S = 21, EDGE_IQ2_S = 22,
+    EDGE_IQ4_XS = 23, EDGE_IQ1_M = 29, EDGE_BF16 = 30, EDGE_TQ1_0 = 34, EDGE_TQ2_0 = 35, EDGE_MXFP4 = 39,
+    EDGE_NVFP4 = 40, EDGE_Q1_0 = 41, EDGE_Q2_0 = 42,
+    EDGE_N_TYPES = 43
 };
 
 /* Activations quantized row by row: every 16 values share one scale d = max|x| / 127.
@@ -27,6 +30,14 @@ typedef struct {
     int32_t *isum16; /* [rows][2 * n_block]  the same before d */
     int n_block;
 } edge_act;
+
+enum {
+    EDGE_SILU = 0, EDGE_GELU = 1, EDGE_SIGMOID = 2, EDGE_GELU_QUICK = 3, EDGE_RELU = 4, EDGE_RELU2 = 5,
+    EDGE_SOFTPLUS = 6, EDGE_TANH = 7, EDGE_N_ACTIVATIONS = 8
+};
+
+/* How a router's logits become weights. */
+enum { EDGE_SOFTMAX = 0, EDGE_EACH_SIGMOID = 1, EDGE_CHOSEN = 2 };
 
 /* One weight matrix of n_out rows of n_in values. */
 typedef struct {
@@ -50,12 +61,46 @@ typedef struct {
     int n_head_kv, head_dim, head_dim_v;
     int window;            /* 0: all keys */
     float scale, softcap;  /* softcap 0: none */
+    const float *slopes;   /* of each query of a call: by how much its scores fall per position; NULL: none */
 } edge_kv;
+
+/* A router: how many experts there are, how many a row uses, from how many of how many equal groups. */
+typedef struct {
+    int n_expert, n_used, n_groups, n_groups_used;
+    int scoring, normalised;
+    float scale;
+    const float *bias; /* [n_expert], or NULL */
+} edge_router;
 
 /* A running softmax over some keys, of one query: the largest score, sum and weighted values. */
 typedef struct {
     float max, sum;
 } edge_part;
+
+/* A short causal convolution: out = bias + sum over j of weight[j] times the input taps-1-j rows earlier. */
+typedef struct {
+    const float *weight; /* [taps][channels] */
+    const float *bias;   /* [channels], or NULL */
+    int taps, channels, silu;
+} edge_conv;
+
+/* A selective state space; state [n_head][head_dim][d_state]. */
+typedef struct {
+    int n_head, head_dim, d_state, n_group;
+    int a_each; /* a is [n_head][d_state], else [n_head] */
+    const float *a, *d, *bias; /* d, bias: [n_head]; bias may be NULL */
+} edge_scan;
+
+/* A gated delta rule; state [n_head][head_dim_v][head_dim]. */
+typedef struct {
+    int n_head, head_dim_v, head_dim, n_head_k;
+    int grouped; /* head h uses key head h / (n_head / n_head_k), else h % n_head_k */
+    int g_each;  /* g and bias are [n_head][head_dim], else [n_head] */
+    float scale;
+    const float *a, *bias; /* a: [n_head] */
+} edge_delta;
+
+enum { EDGE_DELTA_ROWS = 32 };
 
 enum { EDGE_PAGE = 16, EDGE_SPAN = 256, EDGE_QUERIES = 4 };
 
@@ -68,9 +113,25 @@ typedef struct edge_kernels {
     void (*rms_norm)(const float *x, const float *weight, float *out, int n, int size, float eps);
     void (*rope)(const float *x, const float *cs, float *out, int n_head, int head_dim, int n_rot, int neox);
     void (*add)(const float *a, const float *b, float *out, size_t n);
+    void (*mul)(const float *a, const float *b, float *out, size_t n);
     void (*scale)(const float *x, float *out, size_t n, float factor);
-    void (*glu)(const float *gate, const float *up, float *out, size_t n, int gelu);
+    void (*glu)(const float *gate, const float *up, float *out, size_t n, int activation);
     void (*softcap)(const float *x, float *out, size_t n, float cap);
+    void (*clamp)(const float *x, float *out, size_t n, float cap);
+    void (*activate)(const float *x, float *out, size_t n, int activation);
+    /* act(min(gate, limit)) * (clamp(up, limit) + offset); a limit of 0 is none. */
+    void (*glu_limited)(const float *gate, const float *up, float *out, size_t n, int activation, float limit,
+                        float offset);
+    /* x * w + shift, each w for `run` neighbours. */
+    void (*scale_by)(const float *x, const float *w, float *out, size_t n, size_t run, float shift);
+    /* Runs of `size`; weight and bias [size] or NULL.  Without `centred` the mean stays and the square's mean divides. */
+    void (*layer_norm)(const float *x, const float *weight, const float *bias, float *out, int size, float eps,
+                       int centred);
+    /* out[i] = sum over j of by[i][j] * x[j], ascending; runs of `size`. */
+    void (*mix)(const float *x, const float *by, float *out, int n_in, int n_out, int size);
+    float (*dot)(const float *a, const float *b, int n);
+    /* One row: the chosen experts' numbers, then their weights; scratch: 2 * n_expert + n_groups floats. */
+    void (*route)(const edge_router *router, const float *logits, float *out, float *scratch);
     /* Store one row's keys and values (all heads) at `slot` of a page. */
     void (*kv_store[2])(const float *k, const float *v, const edge_kv *kv, int32_t page, int slot);
     /* Turn the keys of one page: cs as for rope. */
@@ -80,7 +141,18 @@ typedef struct edge_kernels {
      * part.sum < 0 marks an empty one.  scratch: EDGE_QUERIES * (EDGE_SPAN + head_dim_v) floats. */
     void (*attend[2])(const edge_kv *kv, int h, int n, const float *const *q, const int *first, const int *last,
                       int span, edge_part *part, float *const *acc, float *scratch);
+    void (*l2_norm)(const float *x, float *out, int n, int size, float eps);
+    /* Rows of one sequence, one after the other; window is [taps-1][channels], oldest first.  Channels from..to-1. */
+    void (*conv1d)(const edge_conv *conv, float *window, const float *x, float *out, int rows, int from, int to);
+    /* The same; from..to-1 of the n_head * head_dim rows of the state. */
+    void (*ssm_scan)(const edge_scan *scan, float *state, const float *x, const float *dt, const float *b,
+                     const float *c, float *out, int rows, int from, int to);
+    /* The same; from..to-1 of the n_head * head_dim_v rows of the state.  scratch: EDGE_DELTA_ROWS * head_dim floats. */
+    void (*gated_delta)(const edge_delta *delta, float *state, const float *q, const float *k, const float *v,
+                        const float *g, const float *beta, float *out, int rows, int from, int to, float *scratch);
     void (*merge)(edge_part *into, float *acc, const edge_part *part, const float *other, int n);
+    /* Let a score of value zero take part. */
+    void (*sink)(edge_part *part, float *acc, float score, int n);
     void (*finish)(const edge_part *part, const float *acc, float *out, int n);
 } edge_kernels;
 

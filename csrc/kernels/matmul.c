@@ -1,6 +1,9 @@
 /* Matrix products: block types by integer dot products, float types by 16 lanes over K. */
 #include "kernels.h"
 #include "quants.h"
+#include "quants_codebook.h"
+#include "quants_grid.h"
+#include "quants_ternary.h"
 #include "tables.h"
 
 
@@ -19,6 +22,66 @@ INLINE void store_tile(const edge_matrix *w, vf acc, int tile, float *out) {
         if (w->bias) acc = vf_add(acc, vf_load_n(w->bias + at, n));
         vf_store_n(out + at, acc, n);
     }
+}
+
+/* Add half 0 or 1 of a block; t carries the first half over to the second where they share a scale. */
+INLINE vf add_half(vf acc, vf *t, vi sum, int half, const int SUB, const edge_act *act, size_t at, const float *ws) {
+    vf x = vi_to_vf(sum), d = vf_set1(act->d[2 * at + (size_t)half]);
+    if (SUB == 2) return vf_fma(vf_mul(x, vf_load(ws + half * LANES)), d, acc);
+    *t = half ? vf_fma(x, d, *t) : vf_mul(x, d);
+    return half ? vf_fma(*t, vf_load(ws), acc) : acc;
+}
+
+INLINE vf add_mins(vf acc, const int SUB, const edge_act *act, size_t at, const float *wm) {
+    if (SUB == 1) return vf_fma(vf_load(wm), vf_set1(act->sum32[at]), acc);
+    acc = vf_fma(vf_load(wm), vf_set1(act->sum16[2 * at]), acc);
+    return vf_fma(vf_load(wm + LANES), vf_set1(act->sum16[2 * at + 1]), acc);
+}
+
+/* Types with an offset, with mins and with signed bytes, each with one or two scales a block. */
+#define C offset1
+#define C_SUB 1
+#define C_MIN 0
+#define C_SIGNED 0
+#include "matmul_tile.h"
+#define C offset2
+#define C_SUB 2
+#define C_MIN 0
+#define C_SIGNED 0
+#include "matmul_tile.h"
+#define C min1
+#define C_SUB 1
+#define C_MIN 1
+#define C_SIGNED 0
+#include "matmul_tile.h"
+#define C min2
+#define C_SUB 2
+#define C_MIN 1
+#define C_SIGNED 0
+#include "matmul_tile.h"
+#if !SIGNED_AS_UNSIGNED
+#define C signed1
+#define C_SUB 1
+#define C_MIN 0
+#define C_SIGNED 1
+#include "matmul_tile.h"
+#define C signed2
+#define C_SUB 2
+#define C_MIN 0
+#define C_SIGNED 1
+#include "matmul_tile.h"
+#else
+#define signed1_tile offset1_tile
+#define signed2_tile offset2_tile
+#endif
+
+typedef void (*tile_fn)(const edge_matrix *w, const edge_act *act, int rows, float *out, int tile,
+                        const uint8_t *bytes, const float *ws, const float *wm, int offset);
+
+INLINE tile_fn tile_class(int sub, int min, int is_signed) {
+    if (is_signed) return sub == 1 ? signed1_tile : signed2_tile;
+    if (min) return sub == 1 ? min1_tile : min2_tile;
+    return sub == 1 ? offset1_tile : offset2_tile;
 }
 
 #define T q4_0
@@ -40,6 +103,36 @@ INLINE void store_tile(const edge_matrix *w, vf acc, int tile, float *out) {
 #define T q5_k
 #include "matmul_quant.h"
 #define T q6_k
+#include "matmul_quant.h"
+#define T iq4_nl
+#include "matmul_quant.h"
+#define T iq4_xs
+#include "matmul_quant.h"
+#define T mxfp4
+#include "matmul_quant.h"
+#define T nvfp4
+#include "matmul_quant.h"
+#define T iq2_xxs
+#include "matmul_quant.h"
+#define T iq2_xs
+#include "matmul_quant.h"
+#define T iq2_s
+#include "matmul_quant.h"
+#define T iq3_xxs
+#include "matmul_quant.h"
+#define T iq3_s
+#include "matmul_quant.h"
+#define T iq1_s
+#include "matmul_quant.h"
+#define T iq1_m
+#include "matmul_quant.h"
+#define T tq1_0
+#include "matmul_quant.h"
+#define T tq2_0
+#include "matmul_quant.h"
+#define T q1_0
+#include "matmul_quant.h"
+#define T q2_0
 #include "matmul_quant.h"
 
 /* Float types.  acc lane k%16 = fma(w[k], x[k], acc), then the summing tree; a row's end is padded with zeros. */
@@ -120,4 +213,19 @@ void FN(edge_fill_matmul)(edge_kernels *t) {
     SET(EDGE_Q4_K, q4_k);
     SET(EDGE_Q5_K, q5_k);
     SET(EDGE_Q6_K, q6_k);
+    SET(EDGE_IQ4_NL, iq4_nl);
+    SET(EDGE_IQ4_XS, iq4_xs);
+    SET(EDGE_MXFP4, mxfp4);
+    SET(EDGE_NVFP4, nvfp4);
+    SET(EDGE_IQ2_XXS, iq2_xxs);
+    SET(EDGE_IQ2_XS, iq2_xs);
+    SET(EDGE_IQ2_S, iq2_s);
+    SET(EDGE_IQ3_XXS, iq3_xxs);
+    SET(EDGE_IQ3_S, iq3_s);
+    SET(EDGE_IQ1_S, iq1_s);
+    SET(EDGE_IQ1_M, iq1_m);
+    SET(EDGE_TQ1_0, tq1_0);
+    SET(EDGE_TQ2_0, tq2_0);
+    SET(EDGE_Q1_0, q1_0);
+    SET(EDGE_Q2_0, q2_0);
 }

@@ -19,23 +19,6 @@ INLINE void T_(row_pointers)(const edge_matrix *w, int tile, const uint8_t *row[
     }
 }
 
-/* Add half 0 or 1 of a block; t carries the first half over to the second where they share a scale. */
-INLINE vf T_(half)(vf acc, vf *t, vi sum, int half, const edge_act *act, size_t at, const float *ws) {
-    vf x = vi_to_vf(sum), d = vf_set1(act->d[2 * at + (size_t)half]);
-    if (T_(SUB) == 2) return vf_fma(vf_mul(x, vf_load(ws + half * LANES)), d, acc);
-    *t = half ? vf_fma(x, d, *t) : vf_mul(x, d);
-    return half ? vf_fma(*t, vf_load(ws), acc) : acc;
-}
-
-INLINE vf T_(mins)(vf acc, const edge_act *act, size_t at, const float *wm) {
-    if (T_(MIN) && T_(SUB) == 1) acc = vf_fma(vf_load(wm), vf_set1(act->sum32[at]), acc);
-    if (T_(MIN) && T_(SUB) == 2) {
-        acc = vf_fma(vf_load(wm), vf_set1(act->sum16[2 * at]), acc);
-        acc = vf_fma(vf_load(wm + LANES), vf_set1(act->sum16[2 * at + 1]), acc);
-    }
-    return acc;
-}
-
 /* What offset weights add too much to an integer sum. */
 INLINE vi T_(start)(const edge_act *act, size_t half) {
     return T_(U8_OFF) ? vi_set1(-T_(U8_OFF) * act->isum16[half]) : vi_zero();
@@ -75,16 +58,16 @@ INLINE void T_(few)(const edge_matrix *w, const edge_act *act, int rows, float *
                     hi = vi_add(hi, T_(start)(act, 2 * at + 1));
                 }
                 vf t;
-                acc = T_(half)(acc, &t, lo, 0, act, at, ws + i * T_(SUB) * LANES);
-                acc = T_(half)(acc, &t, hi, 1, act, at, ws + i * T_(SUB) * LANES);
-                acc = T_(mins)(acc, act, at, wm + i * T_(SUB) * LANES);
+                acc = add_half(acc, &t, lo, 0, T_(SUB), act, at, ws + i * T_(SUB) * LANES);
+                acc = add_half(acc, &t, hi, 1, T_(SUB), act, at, ws + i * T_(SUB) * LANES);
+                if (T_(MIN)) acc = add_mins(acc, T_(SUB), act, at, wm + i * T_(SUB) * LANES);
             }
         }
         store_tile(w, acc, tile, out + (size_t)a * (size_t)w->n_out);
     }
 }
 
-/* Many rows: unpack 16 weight rows once; byte 4*r+k of vector j of a block is weight 4*j+k of row r. */
+/* Many rows: unpack 16 weight rows once, as matmul_tile.h wants them. */
 INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, float *ws, float *wm) {
     const uint8_t *row[16];
     T_(row_pointers)(w, tile, row);
@@ -104,32 +87,6 @@ INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, f
     }
 }
 
-INLINE void T_(rows)(const edge_matrix *w, const edge_act *act, int a0, const int R, float *out, int tile,
-                     const uint8_t *bytes, const float *ws, const float *wm) {
-    int nb = act->n_block;
-    vf acc[TILE_ROWS];
-    UNROLL for (int r = 0; r < R; r++) acc[r] = vf_zero();
-    for (int b = 0; b < nb; b++) {
-        size_t at = (size_t)a0 * (size_t)nb + (size_t)b;
-        const int8_t *q = act->q + 32 * at;
-        const uint8_t *v = bytes + (size_t)b * 512;
-        const float *s = ws + b * T_(SUB) * LANES, *m = wm + b * T_(SUB) * LANES;
-        vi sum[TILE_ROWS];
-        vf t[TILE_ROWS];
-        UNROLL for (int half = 0; half < 2; half++) {
-            UNROLL for (int r = 0; r < R; r++)
-                sum[r] = T_(start)(act, 2 * (at + (size_t)r * (size_t)nb) + (size_t)half);
-            UNROLL for (int k = 4 * half; k < 4 * half + 4; k++)
-                UNROLL for (int r = 0; r < R; r++)
-                    sum[r] = vi_dot4(sum[r], v + 64 * k, q + (size_t)r * (size_t)nb * 32 + 4 * k, T_(SIGNED));
-            UNROLL for (int r = 0; r < R; r++)
-                acc[r] = T_(half)(acc[r], &t[r], sum[r], half, act, at + (size_t)r * (size_t)nb, s);
-        }
-        UNROLL for (int r = 0; r < R; r++) acc[r] = T_(mins)(acc[r], act, at + (size_t)r * (size_t)nb, m);
-    }
-    UNROLL for (int r = 0; r < R; r++) store_tile(w, acc[r], tile, out + (size_t)(a0 + r) * (size_t)w->n_out);
-}
-
 static void T_(matmul)(const edge_matrix *w, const float *x, const edge_act *act, int rows, float *out, int tile0,
                        int tile1, void *scratch) {
     (void)x;
@@ -142,10 +99,8 @@ static void T_(matmul)(const edge_matrix *w, const float *x, const edge_act *act
             continue;
         }
         T_(unpack)(w, act->n_block, tile, bytes, ws, wm);
-        int a = 0;
-        for (; a + TILE_ROWS <= rows; a += TILE_ROWS) T_(rows)(w, act, a, TILE_ROWS, out, tile, bytes, ws, wm);
-        for (; a + 4 <= rows; a += 4) T_(rows)(w, act, a, 4, out, tile, bytes, ws, wm);
-        for (; a < rows; a++) T_(rows)(w, act, a, 1, out, tile, bytes, ws, wm);
+        tile_class(T_(SUB), T_(MIN), T_(SIGNED) && !SIGNED_AS_UNSIGNED)(w, act, rows, out, tile, bytes, ws, wm,
+                                                                        T_(U8_OFF));
     }
 }
 

@@ -1,4 +1,5 @@
-/* What each block type looks like in the file.
+/* What each block type looks like in the file: the plain ones here, the others in quants_codebook.h, quants_grid.h
+ * and quants_ternary.h.
  *
  * A type TYPE gives the 32 weights of block b of a row as bytes, and the scales of 16 rows:
  *   TYPE_load(row, b)                   stored bytes u of block b
@@ -28,6 +29,18 @@ INLINE void block_halves(edge_rows16 row, size_t at, size_t block, int n, float 
     for (int i = 0; i < n; i++)
         for (int r = 0; r < LANES; r++) memcpy(&h[i][r], row[r] + at + (size_t)i * block, sizeof h[i][r]);
     for (int i = 0; i < n; i++) vf_store(out + i * LANES, vf_from_f16(h[i]));
+}
+
+INLINE uint32_t read32(const uint8_t *p) {
+    uint32_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+INLINE uint64_t read64(const uint8_t *p) {
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
 }
 
 enum { q4_0_SUB = 1, q4_0_MIN = 0, q4_0_OFF = 8, q4_0_SIGNED = 0 };

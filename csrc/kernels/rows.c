@@ -1,4 +1,5 @@
 /* Ops that see one row at a time: quantization, norms, rope and elementwise ones. */
+#include "activations.h"
 #include "tables.h"
 
 /* Sixteen values: scale, bytes and sum. */
@@ -67,17 +68,12 @@ static void add(const float *a, const float *b, float *out, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = a[i] + b[i];
 }
 
-static void scale(const float *x, float *out, size_t n, float factor) {
-    for (size_t i = 0; i < n; i++) out[i] = x[i] * factor;
+static void mul(const float *a, const float *b, float *out, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = a[i] * b[i];
 }
 
-INLINE vf silu(vf x) {
-    return vf_div(x, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), x))));
-}
-INLINE vf gelu(vf x) {
-    vf inner = vf_mul(vf_mul(x, vf_set1(0.79788456080286535587989211986876f)),
-                      vf_fma(vf_mul(x, x), vf_set1(0.044715f), vf_set1(1.0f)));
-    return vf_mul(vf_mul(x, vf_set1(0.5f)), vf_add(vf_set1(1.0f), vf_tanh(inner)));
+static void scale(const float *x, float *out, size_t n, float factor) {
+    for (size_t i = 0; i < n; i++) out[i] = x[i] * factor;
 }
 
 #define EACH_VECTOR(n, out, expr_full, expr_part)                 \
@@ -90,13 +86,41 @@ INLINE vf gelu(vf x) {
         }                                                         \
     } while (0)
 
-static void glu(const float *gate, const float *up, float *out, size_t n, int is_gelu) {
-    if (is_gelu)
-        EACH_VECTOR(n, out, vf_mul(gelu(vf_load(gate + i)), vf_load(up + i)),
-                    vf_mul(gelu(vf_load_n(gate + i, m)), vf_load_n(up + i, m)));
-    else
-        EACH_VECTOR(n, out, vf_mul(silu(vf_load(gate + i)), vf_load(up + i)),
-                    vf_mul(silu(vf_load_n(gate + i, m)), vf_load_n(up + i, m)));
+#define GLU(f)                                                                                     \
+    EACH_VECTOR(n, out, vf_mul(f(vf_load(gate + i)), vf_load(up + i)),                             \
+                vf_mul(f(vf_load_n(gate + i, m)), vf_load_n(up + i, m)))
+
+static void glu(const float *gate, const float *up, float *out, size_t n, int activation) {
+    WITH_ACTIVATION(activation, GLU)
+}
+
+#define ACTIVATE(f) EACH_VECTOR(n, out, f(vf_load(x + i)), f(vf_load_n(x + i, m)))
+
+static void activate(const float *x, float *out, size_t n, int activation) {
+    WITH_ACTIVATION(activation, ACTIVATE)
+}
+
+/* NaN stays NaN: it is the second operand. */
+INLINE vf within(vf x, vf cap) { return vf_max(vf_sub(vf_zero(), cap), vf_min(cap, x)); }
+
+#define GLU_LIMITED(f)                                                                                       \
+    EACH_VECTOR(n, out, vf_mul(f(vf_min(top, vf_load(gate + i))), vf_add(within(vf_load(up + i), top), add)), \
+                vf_mul(f(vf_min(top, vf_load_n(gate + i, m))), vf_add(within(vf_load_n(up + i, m), top), add)))
+
+static void glu_limited(const float *gate, const float *up, float *out, size_t n, int activation, float limit,
+                        float offset) {
+    vf top = vf_set1(limit > 0.0f ? limit : INFINITY), add = vf_set1(offset);
+    WITH_ACTIVATION(activation, GLU_LIMITED)
+}
+
+static void clamp(const float *x, float *out, size_t n, float cap) {
+    vf c = vf_set1(cap);
+    EACH_VECTOR(n, out, within(vf_load(x + i), c), within(vf_load_n(x + i, m), c));
+}
+
+static void scale_by(const float *x, const float *w, float *out, size_t n, size_t run, float shift) {
+    for (size_t at = 0; at < n; at += run, w++)
+        for (size_t i = at; i < at + run; i++) out[i] = x[i] * *w + shift;
 }
 
 static void softcap(const float *x, float *out, size_t n, float cap) {
@@ -110,7 +134,12 @@ void FN(edge_fill_rows)(edge_kernels *t) {
     t->rms_norm = rms_norm;
     t->rope = rope;
     t->add = add;
+    t->mul = mul;
     t->scale = scale;
     t->glu = glu;
     t->softcap = softcap;
+    t->clamp = clamp;
+    t->activate = activate;
+    t->glu_limited = glu_limited;
+    t->scale_by = scale_by;
 }

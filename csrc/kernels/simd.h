@@ -91,10 +91,10 @@ INLINE float f32_of_bits(uint32_t u) {
     return f;
 }
 
-/* 2^n for integral n in [-126, 127], by the exponent bits. */
+/* 2^n for integral n in [-126, 128], by the exponent bits: 128 gives infinity. */
 INLINE vf vf_exp2i(vf n) { return vf_shift_exponent(vf_to_vi(n)); }
 
-/* e^x, about one unit in the last place; below -87.3 exactly 0, above 88.7 held at e^88.7. */
+/* e^x, about one unit in the last place; below -87.3 exactly 0, from 127.5 ln 2 = 88.4 on infinite. */
 INLINE vf vf_exp(vf x) {
     vf low = vf_set1(-87.3f);
     vf y = vf_max(low, vf_min(vf_set1(88.7f), x)); /* x last: NaN stays NaN */

@@ -82,6 +82,16 @@ INLINE float vf_hmax(vf x) {
 INLINE vi vi_zero(void) { return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 INLINE vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 INLINE vi vi_add(vi x, vi y) { return (vi){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+INLINE vi vi_load(const uint32_t *p) {
+    return (vi){_mm256_loadu_si256((const __m256i *)(const void *)p),
+                _mm256_loadu_si256((const __m256i *)(const void *)(p + 8))};
+}
+INLINE vi vi_and(vi x, vi y) { return (vi){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+INLINE vi vi_or(vi x, vi y) { return (vi){_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+INLINE vi vi_shr_by(vi x, int n) {
+    __m128i c = _mm_cvtsi32_si128(n);
+    return (vi){_mm256_srl_epi32(x.a, c), _mm256_srl_epi32(x.b, c)};
+}
 INLINE vf vi_to_vf(vi x) { return (vf){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 INLINE vi vi_from_u8(const uint8_t *p) {
     return (vi){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)),
@@ -127,9 +137,9 @@ INLINE vb vb_xor(vb x, vb y) { return _mm256_xor_si256(x, y); }
 #define vb_shl(x, n) _mm256_slli_epi16((x), (n))
 INLINE vb vb_shr_by(vb x, int n) { return _mm256_srl_epi16(x, _mm_cvtsi32_si128(n)); }
 INLINE vb vb_nibbles(const uint8_t *p) {
-    __m128i x = _mm_loadu_si128((const __m128i *)p);
-    __m256i y = _mm256_inserti128_si256(_mm256_castsi128_si256(x), _mm_srli_epi16(x, 4), 1);
-    return _mm256_and_si256(y, _mm256_set1_epi8(15));
+    __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    x = _mm256_srlv_epi64(x, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_and_si256(x, _mm256_set1_epi8(15));
 }
 INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
     int32_t m;
@@ -139,6 +149,32 @@ INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
     __m256i x = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(m), which), bit);
     return _mm256_and_si256(_mm256_cmpeq_epi8(x, bit), _mm256_set1_epi8((char)value));
+}
+INLINE vb vb_lut16(vb x, const uint8_t *table) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), x);
+}
+INLINE vb vb_crumbs(uint64_t codes) {
+    __m256i x = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)codes));
+    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 6));
+    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 12));
+    return _mm256_and_si256(x, _mm256_set1_epi8(3));
+}
+INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
+}
+INLINE vb vb_swap_middle(vb x) { return _mm256_permute4x64_epi64(x, 0xD8); }
+INLINE vb vb_digit3(vb x, vb power) {
+    __m256i byte = _mm256_set1_epi16(255), three = _mm256_set1_epi16(3);
+    __m256i even = _mm256_and_si256(_mm256_mullo_epi16(x, power), byte);
+    __m256i odd = _mm256_and_si256(_mm256_mullo_epi16(_mm256_srli_epi16(x, 8), _mm256_srli_epi16(power, 8)), byte);
+    even = _mm256_srli_epi16(_mm256_mullo_epi16(even, three), 8);
+    return _mm256_or_si256(even, _mm256_andnot_si256(byte, _mm256_mullo_epi16(odd, three)));
+}
+INLINE vb vb_negate(vb x, uint32_t minus) {
+    uint8_t bits[4];
+    memcpy(bits, &minus, sizeof bits);
+    __m256i m = vb_bits(bits, 0xFF);
+    return _mm256_sub_epi8(_mm256_xor_si256(x, m), m);
 }
 
 INLINE vp vb_dot(vb w, vb act, int is_signed) { return dot4_(w, act, is_signed); }

@@ -9,7 +9,7 @@ typedef __m256i vp;
 /* Signed weight bytes are stored plus 128, because vpdpbusd wants one unsigned side. */
 #define SIGNED_AS_UNSIGNED 1
 /* Activation rows of one pass of the many-row kernels. */
-#define TILE_ROWS 12
+#define TILE_ROWS 6
 #define FLOAT_ROWS 6
 
 INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
@@ -60,6 +60,11 @@ INLINE float vf_hmax(vf x) { return _mm512_reduce_max_ps(x); }
 INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
 INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+INLINE vi vi_load(const uint32_t *p) { return _mm512_loadu_si512((const void *)p); }
+INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+/* Zeros come in from above. */
+INLINE vi vi_shr_by(vi a, int n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(n)); }
 INLINE vf vi_to_vf(vi a) { return _mm512_cvtepi32_ps(a); }
 INLINE vi vi_from_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
 INLINE vi vi_from_i8(const uint8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
@@ -92,9 +97,9 @@ INLINE vb vb_xor(vb a, vb b) { return _mm256_xor_si256(a, b); }
 INLINE vb vb_shr_by(vb x, int n) { return _mm256_srl_epi16(x, _mm_cvtsi32_si128(n)); }
 /* 16 bytes of nibbles: the low ones first, then the high ones. */
 INLINE vb vb_nibbles(const uint8_t *p) {
-    __m128i x = _mm_loadu_si128((const __m128i *)p);
-    __m256i y = _mm256_inserti128_si256(_mm256_castsi128_si256(x), _mm_srli_epi16(x, 4), 1);
-    return _mm256_and_si256(y, _mm256_set1_epi8(15));
+    __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    x = _mm256_srlv_epi64(x, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_and_si256(x, _mm256_set1_epi8(15));
 }
 /* Bit i of a 32-bit word becomes `value` in byte i. */
 INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
@@ -102,6 +107,32 @@ INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
     memcpy(&m, p, sizeof m);
     return _mm256_maskz_set1_epi8(m, (char)value);
 }
+/* Byte i becomes table[byte]: bytes are at most 15. */
+INLINE vb vb_lut16(vb x, const uint8_t *table) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), x);
+}
+/* 32 numbers of two bits each, the lowest first. */
+INLINE vb vb_crumbs(uint64_t codes) {
+    __m256i x = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)codes));
+    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 6));
+    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 12));
+    return _mm256_and_si256(x, _mm256_set1_epi8(3));
+}
+INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
+}
+/* Bytes 8..15 and 16..23 change places. */
+INLINE vb vb_swap_middle(vb x) { return _mm256_permute4x64_epi64(x, 0xD8); }
+/* byte * power modulo 256, times 3, divided by 256: a digit to base 3. */
+INLINE vb vb_digit3(vb x, vb power) {
+    __m256i byte = _mm256_set1_epi16(255), three = _mm256_set1_epi16(3);
+    __m256i even = _mm256_and_si256(_mm256_mullo_epi16(x, power), byte);
+    __m256i odd = _mm256_and_si256(_mm256_mullo_epi16(_mm256_srli_epi16(x, 8), _mm256_srli_epi16(power, 8)), byte);
+    even = _mm256_srli_epi16(_mm256_mullo_epi16(even, three), 8);
+    return _mm256_or_si256(even, _mm256_andnot_si256(byte, _mm256_mullo_epi16(odd, three)));
+}
+/* Byte i changes its sign where bit i of `minus` is set. */
+INLINE vb vb_negate(vb x, uint32_t minus) { return _mm256_mask_sub_epi8(x, minus, _mm256_setzero_si256(), x); }
 
 INLINE vp vb_dot(vb w, vb act, int is_signed) {
     if (is_signed) w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));

@@ -101,6 +101,10 @@ INLINE float vf_hmax(vf x) {
 INLINE vi vi_zero(void) { return (vi){{0}}; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH(16) r.v[i] = x; return r; }
 INLINE vi vi_add(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] + y.v[i]; return r; }
+INLINE vi vi_load(const uint32_t *p) { vi r; EACH(16) r.v[i] = (int32_t)p[i]; return r; }
+INLINE vi vi_and(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] & y.v[i]; return r; }
+INLINE vi vi_or(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] | y.v[i]; return r; }
+INLINE vi vi_shr_by(vi x, int n) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i] >> n); return r; }
 INLINE vf vi_to_vf(vi x) { VF1((float)x.v[i]); }
 INLINE vi vi_from_u8(const uint8_t *p) { vi r; EACH(16) r.v[i] = p[i]; return r; }
 INLINE vi vi_from_i8(const uint8_t *p) { vi r; EACH(16) r.v[i] = (int8_t)p[i]; return r; }
@@ -131,6 +135,15 @@ INLINE vb vb_shl(vb x, int n) { VB1(x.v[i] << n); }
 INLINE vb vb_shr_by(vb x, int n) { VB1(x.v[i] >> n); }
 INLINE vb vb_nibbles(const uint8_t *p) { VB1(i < 16 ? p[i] & 15 : p[i - 16] >> 4); }
 INLINE vb vb_bits(const uint8_t *p, uint8_t value) { VB1((p[i >> 3] >> (i & 7)) & 1 ? value : 0); }
+INLINE vb vb_lut16(vb x, const uint8_t *table) { VB1(table[x.v[i]]); }
+INLINE vb vb_crumbs(uint64_t codes) { VB1(codes >> 2 * i & 3); }
+INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    const uint64_t all[4] = {a, b, c, d};
+    VB1(all[i >> 3] >> 8 * (i & 7));
+}
+INLINE vb vb_swap_middle(vb x) { VB1(x.v[i < 8 || i >= 24 ? i : i ^ 24]); }
+INLINE vb vb_digit3(vb x, vb power) { VB1((uint8_t)(x.v[i] * power.v[i]) * 3 >> 8); }
+INLINE vb vb_negate(vb x, uint32_t minus) { VB1(minus >> i & 1 ? -x.v[i] : x.v[i]); }
 
 INLINE vp vb_dot(vb w, vb act, int is_signed) {
     vp r = {{0, 0}};

@@ -64,6 +64,14 @@ INLINE float vf_hmax(vf x) {
 INLINE vi vi_zero(void) { vi r; EACH4 r.v[i] = vdupq_n_s32(0); return r; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH4 r.v[i] = vdupq_n_s32(x); return r; }
 INLINE vi vi_add(vi x, vi y) { vi r; EACH4 r.v[i] = vaddq_s32(x.v[i], y.v[i]); return r; }
+INLINE vi vi_load(const uint32_t *p) { vi r; EACH4 r.v[i] = vreinterpretq_s32_u32(vld1q_u32(p + 4 * i)); return r; }
+INLINE vi vi_and(vi x, vi y) { vi r; EACH4 r.v[i] = vandq_s32(x.v[i], y.v[i]); return r; }
+INLINE vi vi_or(vi x, vi y) { vi r; EACH4 r.v[i] = vorrq_s32(x.v[i], y.v[i]); return r; }
+INLINE vi vi_shr_by(vi x, int n) {
+    vi r;
+    EACH4 r.v[i] = vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x.v[i]), vdupq_n_s32(-n)));
+    return r;
+}
 INLINE vf vi_to_vf(vi x) { VF4(vcvtq_f32_s32(x.v[i])); }
 INLINE vi widen_(uint8x16_t x) {
     uint16x8_t a = vmovl_u8(vget_low_u8(x)), b = vmovl_u8(vget_high_u8(x));
@@ -120,6 +128,36 @@ INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
     uint8x16_t bit = vld1q_u8(bit_), v = vdupq_n_u8(value);
     uint8x16_t a = vcombine_u8(vdup_n_u8(p[0]), vdup_n_u8(p[1])), b = vcombine_u8(vdup_n_u8(p[2]), vdup_n_u8(p[3]));
     return (vb){vandq_u8(vtstq_u8(a, bit), v), vandq_u8(vtstq_u8(b, bit), v)};
+}
+INLINE vb vb_lut16(vb x, const uint8_t *table) {
+    uint8x16_t t = vld1q_u8(table);
+    return (vb){vqtbl1q_u8(t, x.a), vqtbl1q_u8(t, x.b)};
+}
+INLINE vb vb_crumbs(uint64_t codes) {
+    static const uint8_t first_[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    static const int8_t shift_[16] = {0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6};
+    uint8x16_t x = vcombine_u8(vcreate_u8(codes), vcreate_u8(0)), first = vld1q_u8(first_), three = vdupq_n_u8(3);
+    int8x16_t shift = vld1q_s8(shift_);
+    return (vb){vandq_u8(vshlq_u8(vqtbl1q_u8(x, first), shift), three),
+                vandq_u8(vshlq_u8(vqtbl1q_u8(x, vaddq_u8(first, vdupq_n_u8(4))), shift), three)};
+}
+INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    return (vb){vcombine_u8(vcreate_u8(a), vcreate_u8(b)), vcombine_u8(vcreate_u8(c), vcreate_u8(d))};
+}
+INLINE vb vb_swap_middle(vb x) {
+    return (vb){vcombine_u8(vget_low_u8(x.a), vget_low_u8(x.b)), vcombine_u8(vget_high_u8(x.a), vget_high_u8(x.b))};
+}
+INLINE uint8x16_t digit3_(uint8x16_t x, uint8x16_t power) {
+    uint8x16_t y = vmulq_u8(x, power);
+    uint8x8_t three = vdup_n_u8(3);
+    return vcombine_u8(vshrn_n_u16(vmull_u8(vget_low_u8(y), three), 8), vshrn_n_u16(vmull_u8(vget_high_u8(y), three), 8));
+}
+INLINE vb vb_digit3(vb x, vb power) { return (vb){digit3_(x.a, power.a), digit3_(x.b, power.b)}; }
+INLINE vb vb_negate(vb x, uint32_t minus) {
+    uint8_t bits[4];
+    memcpy(bits, &minus, sizeof bits);
+    vb m = vb_bits(bits, 0xFF);
+    return (vb){vsubq_u8(veorq_u8(x.a, m.a), m.a), vsubq_u8(veorq_u8(x.b, m.b), m.b)};
 }
 
 INLINE vp vb_dot(vb w, vb act, int is_signed) {

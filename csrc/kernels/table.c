@@ -8,4 +8,6 @@ void FN(edge_kernels)(edge_kernels *t) {
     FN(edge_fill_matmul)(t);
     FN(edge_fill_rows)(t);
     FN(edge_fill_attention)(t);
+    FN(edge_fill_experts)(t);
+    FN(edge_fill_recurrent)(t);
 }

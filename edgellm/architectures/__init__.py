@@ -1,8 +1,59 @@
 """Architectures: metadata in, Program out.  One small file per family."""
 
 # Importing a family's file registers it.
-from edgellm.architectures import gemma, gemma2, gemma3, llama, mistral3, qwen2, qwen3, smollm3  # noqa: F401
+from edgellm.architectures import (  # noqa: F401
+    afmoe,
+    alibi,
+    arctic,
+    cohere,
+    dbrx,
+    deepseek,
+    deepseek2,
+    ernie4_5,
+    exaone4,
+    falcon,
+    falcon_h1,
+    gated,
+    gemma,
+    gemma2,
+    gemma3,
+    gemma3n,
+    gemma4,
+    glm4,
+    gpt2,
+    gpt_oss,
+    granite,
+    granitehybrid,
+    grok,
+    grovemoe,
+    hunyuan,
+    jamba,
+    kimi_linear,
+    laguna,
+    lfm2,
+    llama,
+    llama4,
+    mamba,
+    minicpm,
+    mistral3,
+    nemotron_h,
+    olmo,
+    openelm,
+    phi,
+    plain,
+    plamo,
+    plamo2,
+    qwen,
+    qwen2,
+    qwen3,
+    qwen35,
+    smallthinker,
+    smollm3,
+    starcoder2,
+    talkie,
+    windowed,
+)
 from edgellm.architectures.params import Params
-from edgellm.architectures.registry import build, names, register
+from edgellm.architectures.registry import build, names, register, register_architecture
 
-__all__ = ["Params", "build", "names", "register"]
+__all__ = ["Params", "build", "names", "register", "register_architecture"]

@@ -23,10 +23,18 @@ class Params:
     for.  Everything raises ModelFormatError naming the key and the bad value.
     """
 
-    def __init__(self, architecture: str, metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        architecture: str,
+        metadata: Mapping[str, Any],
+        tensors: Mapping[str, tuple[int, ...]],
+        n_ctx: int | None = None,
+    ) -> None:
         self.architecture = architecture
         self.metadata = metadata
         self.tensors = tensors
+        self._n_ctx = n_ctx
+        self._fewest_heads = 1
 
     def key(self, name: str) -> str:
         """Return the full metadata key of `name`."""
@@ -39,12 +47,7 @@ class Params:
 
     def number(self, name: str, default: float | None = None, *, minimum: float = 0.0) -> float:
         """Return one finite number of at least `minimum`."""
-        value = self._get(name, default)
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise ModelFormatError(f"{self.key(name)} = {_show(value)}: must be a number")
-        if not math.isfinite(value) or value < minimum:
-            raise ModelFormatError(f"{self.key(name)} = {value}: must be a finite number of at least {minimum:g}")
-        return float(value)
+        return self._number(self.key(name), self._get(name, default), minimum)
 
     def text(self, name: str, default: str) -> str:
         """Return one string."""
@@ -72,6 +75,10 @@ class Params:
             raise ModelFormatError(f"{key} has {len(value)} values, but the model has {self.n_layer} layers")
         return tuple(self._integer(f"{key}[{i}]", item, minimum) for i, item in enumerate(value))
 
+    def allow_layers_without_heads(self) -> None:
+        """Let layers have 0 heads: those that attend to nothing.  To be called before heads are asked for."""
+        self._fewest_heads = 0
+
     @cached_property
     def n_layer(self) -> int:
         """Layers; a file cannot have more of them than tensors."""
@@ -81,6 +88,19 @@ class Params:
                 f"{self.key('block_count')} = {n}: the file has only {len(self.tensors)} tensors for that many layers"
             )
         return n
+
+    @cached_property
+    def depth(self) -> int:
+        """Layers that make the logits: all but those that predict further tokens."""
+        further = self.integer("nextn_predict_layers", 0, minimum=0)
+        if further >= self.n_layer:
+            raise ModelFormatError(f"{self.key('nextn_predict_layers')} = {further}: of only {self.n_layer} layers")
+        return self.n_layer - further
+
+    @cached_property
+    def n_ctx(self) -> int:
+        """Positions that will be used: those asked for, as far as the model was trained."""
+        return min(self._n_ctx or self.n_ctx_train, self.n_ctx_train)
 
     @cached_property
     def n_embd(self) -> int:
@@ -104,15 +124,15 @@ class Params:
     @cached_property
     def n_head(self) -> tuple[int, ...]:
         """Query heads per layer."""
-        return self.per_layer("attention.head_count")
+        return self.per_layer("attention.head_count", minimum=self._fewest_heads)
 
     @cached_property
     def n_head_kv(self) -> tuple[int, ...]:
         """Key and value heads per layer; each serves a whole number of query heads."""
         name = "attention.head_count_kv"
-        counts = self.per_layer(name, self.n_head)
+        counts = self.per_layer(name, self.n_head, minimum=self._fewest_heads)
         for i, (n_head, n_head_kv) in enumerate(zip(self.n_head, counts, strict=True)):
-            if n_head % n_head_kv:
+            if n_head_kv and (n_head % n_head_kv or not n_head):
                 raise ModelFormatError(f"{self.key(name)} = {n_head_kv}: does not divide {n_head} heads (layer {i})")
         return counts
 
@@ -136,33 +156,91 @@ class Params:
         """Epsilon of the RMS norms."""
         return self.number("attention.layer_norm_rms_epsilon")
 
+    @cached_property
+    def eps_layer(self) -> float:
+        """Epsilon of the layer norms."""
+        return self.number("attention.layer_norm_epsilon")
+
+    @cached_property
+    def n_expert(self) -> int:
+        """Experts per layer, 0 in a dense model."""
+        n = self.integer("expert_count", 0, minimum=0)
+        if n > self._widest:
+            raise ModelFormatError(f"{self.key('expert_count')} = {n}: more than any tensor holds")
+        return n
+
+    @cached_property
+    def n_expert_used(self) -> tuple[int, ...]:
+        """Experts that each row uses, per layer."""
+        counts = self.per_layer("expert_used_count")
+        if max(counts) > self.n_expert:
+            raise ModelFormatError(f"{self.key('expert_used_count')} = {max(counts)}: of {self.n_expert} experts")
+        return counts
+
+    @cached_property
+    def n_ff_exp(self) -> tuple[int, ...]:
+        """Width of one expert per layer; without a key that of a dense layer."""
+        name = "expert_feed_forward_length"
+        own = self.per_layer(name, (0,) * self.n_layer, minimum=0)
+        return tuple(n or self.n_ff[i] for i, n in enumerate(own))
+
+    @cached_property
+    def local_rot(self) -> int | None:
+        """Values of a head that turn in layers with a window, None for as many as elsewhere."""
+        return self.integer("rope.dimension_count_swa", 0, minimum=0) or None
+
     def attention_scale(self, default: float | None = None) -> float:
         """Return the factor of the scores: as the file says, else `default`, else one over root head_dim."""
         return self.number("attention.scale", 0.0) or default or self.head_dim**-0.5
 
-    def windows(self, period: int, default: int = 0) -> tuple[int | None, ...]:
+    def windows(
+        self, period: int, default: int = 0, *, first: bool = False, size: int | None = None
+    ) -> tuple[int | None, ...]:
         """Return the attention window of each layer, None where it sees everything.
 
-        Every `period`-th layer sees everything (0: none does) unless the file has its own period or says
-        it layer by layer.  `default` is the window without a key; a window of 0 turns windows off.
+        Every `period`-th layer sees everything (0: none does), the last of the period or the `first`, unless the
+        file has its own period or says it layer by layer.  `default` is the window without a key, `size` one
+        whatever the key; a window of 0 turns windows off.
         """
-        size = self.integer("attention.sliding_window", default, minimum=0)
+        size = self.integer("attention.sliding_window", default, minimum=0) if size is None else size
         name = "attention.sliding_window_pattern"
         pattern = self.metadata.get(self.key(name), period)
         if _is_array(pattern):
-            slides = list(self._per_layer_flags(name))
+            slides = list(self.per_layer_flags(name))
         else:
             every = self._integer(self.key(name), pattern, 0)
-            slides = [every == 0 or i % every < every - 1 for i in range(self.n_layer)]
+            whole = 0 if first else every - 1
+            slides = [every == 0 or i % every != whole for i in range(self.n_layer)]
         return tuple(size if size and slide else None for slide in slides)
 
-    def _per_layer_flags(self, name: str) -> tuple[bool, ...]:
+    def per_layer_flags(self, name: str) -> tuple[bool, ...]:
+        """Return one flag per layer, from an array of booleans or numbers."""
         value = self._get(name, None)
         key = self.key(name)
         if not _is_array(value) or len(value) != self.n_layer:
             raise ModelFormatError(f"{key} = {_show(value)}: must have one value for each of {self.n_layer} layers")
         numbers = (int(x) if isinstance(x, bool) else x for x in value)
         return tuple(self._integer(f"{key}[{i}]", x, 0) > 0 for i, x in enumerate(numbers))
+
+    def is_array(self, name: str) -> bool:
+        """Return whether the key holds one value for each layer."""
+        return _is_array(self.metadata.get(self.key(name)))
+
+    def numbers_per_layer(self, name: str) -> tuple[float, ...]:
+        """Return one number of at least 0 for each layer, from an array or one that holds for all; 0 without."""
+        value = self.metadata.get(self.key(name), 0.0)
+        values = list(value) if _is_array(value) else [value] * self.n_layer
+        if len(values) != self.n_layer:
+            raise ModelFormatError(
+                f"{self.key(name)} has {len(values)} values, but the model has {self.n_layer} layers"
+            )
+        return tuple(self._number(f"{self.key(name)}[{i}]", item, 0.0) for i, item in enumerate(values))
+
+    def refuse_other(self, name: str, neutral: float = 0) -> None:
+        """Raise UnsupportedModelError where the key has another value than the one that changes nothing."""
+        value = self.metadata.get(self.key(name), neutral)
+        if value != neutral:
+            raise UnsupportedModelError(f"{self.key(name)} = {_show(value)} is not supported")
 
     def refuse_experts(self) -> None:
         """Raise UnsupportedModelError for a mixture of experts."""
@@ -174,16 +252,19 @@ class Params:
         if not self.flag("attention.causal", True):
             raise UnsupportedModelError(f"{self.key('attention.causal')} = false: only causal models are supported")
 
+    @cached_property
+    def _widest(self) -> int:
+        return max((max(shape, default=0) for shape in self.tensors.values()), default=0)
+
     def _head_width(self, name: str) -> int:
         key = self.key(name)
         if key in self.metadata:
             width = self.integer(name)
-            largest = max((max(shape, default=0) for shape in self.tensors.values()), default=0)
-            if width > largest:
-                raise ModelFormatError(f"{key} = {width}: wider than every tensor of the file ({largest})")
+            if width > self._widest:
+                raise ModelFormatError(f"{key} = {width}: wider than every tensor of the file ({self._widest})")
             return width
-        n_head = self.n_head[0]
-        if self.n_embd % n_head:
+        n_head = max(self.n_head)
+        if n_head == 0 or self.n_embd % n_head:
             raise ModelFormatError(
                 f"{self.key('attention.head_count')} = {n_head}: does not divide "
                 f"{self.key('embedding_length')} = {self.n_embd}, and {key} is missing"
@@ -195,6 +276,14 @@ class Params:
         if value is None:
             raise ModelFormatError(f"the metadata key {self.key(name)} is missing")
         return value
+
+    @staticmethod
+    def _number(key: str, value: Any, minimum: float) -> float:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ModelFormatError(f"{key} = {_show(value)}: must be a number")
+        if not math.isfinite(value) or value < minimum:
+            raise ModelFormatError(f"{key} = {value}: must be a finite number of at least {minimum:g}")
+        return float(value)
 
     @staticmethod
     def _integer(key: str, value: Any, minimum: int) -> int:

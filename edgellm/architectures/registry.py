@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from edgellm.architectures.params import Params
@@ -12,20 +14,39 @@ from edgellm.program import Program, ProgramBuilder, Value
 Architecture = Callable[[Params, ProgramBuilder], Value]
 """Declares a model's ops with the builder and returns its logits."""
 
-_TABLE: dict[str, Architecture] = {}
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    build: Architecture
+    experts: bool
 
 
-def register(*names: str) -> Callable[[Architecture], Architecture]:
-    """Enter the decorated function under each of `names`.  Raises ArgumentError for a name that is taken."""
+_TABLE: dict[str, _Row] = {}
+
+
+def register(*names: str, experts: bool = False) -> Callable[[Architecture], Architecture]:
+    """Enter the decorated function under each of `names`.  Raises ArgumentError for a name that is taken.
+
+    `experts` says that it builds mixtures of experts, too; files that have them are refused otherwise.
+    """
 
     def enter(architecture: Architecture) -> Architecture:
         for name in names:
             if name in _TABLE:
                 raise ArgumentError(f"the architecture {name!r} is registered already")
-            _TABLE[name] = architecture
+            _TABLE[name] = _Row(architecture, experts)
         return architecture
 
     return enter
+
+
+def register_architecture(name: str, build: Architecture, *, experts: bool = False) -> None:
+    """Teach EdgeLLM an architecture: `build` declares models whose ``general.architecture`` is `name`.
+
+    `build` takes a `Params` (the file's metadata) and a `ProgramBuilder`, and returns the logits.  `experts` says that
+    it builds mixtures of experts, too.  Raises ArgumentError for a name that is taken.
+    """
+    register(name, experts=experts)(build)
 
 
 def names() -> tuple[str, ...]:
@@ -33,8 +54,11 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_TABLE))
 
 
-def build(metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]]) -> Program:
+def build(metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]], n_ctx: int | None = None) -> Program:
     """Return the program of the model that `metadata` and the tensors' shapes (fastest axis first) describe.
+
+    A few models rotate differently where contexts are long; `n_ctx` says how many positions will be used (None: all
+    that the model was trained for).
 
     Raises UnsupportedModelError for an architecture or feature that is not here, and ModelFormatError
     for metadata that is missing or makes no sense.  The tensors' own shapes are `verify`'s business.
@@ -44,14 +68,15 @@ def build(metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]]) -
         raise ModelFormatError("the metadata key general.architecture is missing")
     if not isinstance(name, str):
         raise ModelFormatError(f"general.architecture is a {type(name).__name__}, must be a string")
-    architecture = _TABLE.get(name)
-    if architecture is None:
-        raise UnsupportedModelError(
-            f"general.architecture = {name[:60]!r} is not supported; the known ones are {', '.join(names())}"
-        )
-    params = Params(name, metadata, tensors)
-    params.refuse_experts()
+    row = _TABLE.get(name)
+    if row is None:
+        near = get_close_matches(name[:60], _TABLE, 1)
+        hint = f"; the nearest of the {len(_TABLE)} known ones is {near[0]!r}" if near else ""
+        raise UnsupportedModelError(f"general.architecture = {name[:60]!r} is not supported{hint}")
+    params = Params(name, metadata, tensors, n_ctx)
+    if not row.experts:
+        params.refuse_experts()
     params.refuse_non_causal()
     builder = ProgramBuilder(name, tensors)
-    logits = architecture(params, builder)
+    logits = row.build(params, builder)
     return builder.build(logits, n_embd=params.n_embd, n_ctx_train=params.n_ctx_train)

@@ -6,20 +6,45 @@ YaRN: Peng et al., "YaRN: Efficient Context Window Extension of Large Language M
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from edgellm.architectures.params import Params
 from edgellm.errors import ModelFormatError, UnsupportedModelError
-from edgellm.program import RopeSpec
+from edgellm.program import ProgramBuilder, RopeSpec
 from edgellm.program.ops import RopeStyle
 
+LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
+"""Per-pair divisors for contexts beyond the original one, and for those within."""
 
-def rope_spec(p: Params, style: RopeStyle, *, factors: str | None = None) -> RopeSpec:
+
+def rope_spec(
+    p: Params,
+    style: RopeStyle,
+    *,
+    factors: str | None = None,
+    base: float | None = None,
+    n_rot: int | None = None,
+    offset: int = 0,
+    magnitude: float | None = None,
+) -> RopeSpec:
     """Return the rotation that the file's ``rope.*`` keys ask for.
 
-    `factors` names a tensor of per-pair divisors to use where the file has it.
+    `factors` names a tensor of per-pair divisors to use where the file has it; the other parameters stand for the
+    keys where a family has its own.
     """
-    base = _base(p, "rope.freq_base", 10000.0)
-    n_rot = _n_rot(p)
+    spec = _scaled(p, style, factors, base or _base(p, "rope.freq_base", 10000.0), n_rot or _n_rot(p))
+    return replace(spec, offset=offset, magnitude=spec.magnitude if magnitude is None else magnitude)
+
+
+def long_or_short(p: Params, b: ProgramBuilder) -> str | None:
+    """Return the tensor of divisors that suits the context, accepting the other one; None where there are none."""
+    b.ignore(LONG, SHORT)
+    original = p.integer("rope.scaling.original_context_length", p.n_ctx_train)
+    wanted = LONG if p.n_ctx > original else SHORT
+    return wanted if b.has(wanted) else None
+
+
+def _scaled(p: Params, style: RopeStyle, factors: str | None, base: float, n_rot: int) -> RopeSpec:
     plain = _frequencies(base, n_rot)
     factors = factors if factors in p.tensors else None
     attn_factor = p.number("rope.scaling.attn_factor", 1.0)
@@ -27,7 +52,7 @@ def rope_spec(p: Params, style: RopeStyle, *, factors: str | None = None) -> Rop
     kind = p.text("rope.scaling.type", "linear")
     if kind == "none":
         return RopeSpec(plain, style, factors, attn_factor)
-    if kind == "linear":
+    if kind == "linear" or (kind == "longrope" and factors in (LONG, SHORT)):
         return RopeSpec(tuple(f / stretch for f in plain), style, factors, attn_factor)
     if kind == "yarn":
         keep = _yarn_keep(p, base, n_rot)
@@ -36,10 +61,29 @@ def rope_spec(p: Params, style: RopeStyle, *, factors: str | None = None) -> Rop
     raise UnsupportedModelError(f"{p.key('rope.scaling.type')} = {kind[:60]!r} is not supported")
 
 
-def local_rope_spec(p: Params, style: RopeStyle, default_base: float) -> RopeSpec:
-    """Return the rotation of layers with a sliding window: their own base, never scaled."""
-    base = _base(p, "rope.freq_base_swa", default_base)
-    return RopeSpec(_frequencies(base, _n_rot(p)), style)
+def local_rope_spec(
+    p: Params,
+    style: RopeStyle,
+    default_base: float,
+    *,
+    n_rot: int | None = None,
+    scaled: bool = False,
+    own: bool = True,
+    factors: str | None = None,
+) -> RopeSpec:
+    """Return the rotation of layers with a sliding window: `scaled` as the others or not at all.
+
+    Their base has a key, unless they have no `own`.
+    """
+    base = _base(p, "rope.freq_base_swa", default_base) if own else default_base
+    if scaled:
+        return rope_spec(p, style, base=base, n_rot=n_rot, factors=factors)
+    return RopeSpec(_frequencies(base, n_rot or _n_rot(p)), style)
+
+
+def global_base(p: Params) -> float:
+    """Return the base of the layers without a window."""
+    return _base(p, "rope.freq_base", 10000.0)
 
 
 def _base(p: Params, name: str, default: float) -> float:

@@ -10,8 +10,14 @@ from edgellm.errors import ArgumentError, BackendError
 if TYPE_CHECKING:
     from edgellm.backends.base import Backend
 
-NAMES = ("auto", "native", "reference")
+NAMES = ("auto", "native", "numba", "reference")
 """What `get_backend` takes."""
+
+_COMPILED = {
+    "native": ("edgellm.backends.native", "NativeBackend"),
+    "numba": ("edgellm.backends.numba_jit", "NumbaBackend"),
+}
+"""The fast ones, the fastest first: module and class."""
 
 
 def get_backend(name: str = "auto") -> Backend:
@@ -21,22 +27,31 @@ def get_backend(name: str = "auto") -> Backend:
     """
     if name not in NAMES:
         raise ArgumentError(f"no backend is called {name!r}; the names are {', '.join(NAMES)}")
-    if name != "reference":
-        reason = _why_not_native()
-        if reason is None:
-            native: Backend = import_module("edgellm.backends.native").NativeBackend()
-            return native
-        if name == "native":
-            raise BackendError(f"the native backend cannot be used: {reason}")
+    if name == "reference":
+        return _reference()
+    reasons = {}
+    for candidate, (module, kind) in _COMPILED.items():
+        if name in ("auto", candidate):
+            reasons[candidate] = _why_not(module)
+            if reasons[candidate] is None:
+                found: Backend = getattr(import_module(module), kind)()
+                return found
+    if name != "auto":
+        raise BackendError(f"the {name} backend cannot be used: {reasons[name]}")
+    return _reference()
+
+
+def _reference() -> Backend:
     from edgellm.backends.reference import ReferenceBackend
 
     return ReferenceBackend()
 
 
-def _why_not_native() -> str | None:
+def _why_not(module: str) -> str | None:
+    """Return why a backend cannot be used, or None if it can."""
     try:
-        native = import_module("edgellm.backends.native")
+        backend = import_module(module)
     except ImportError as error:
         return str(error)
-    reason: str | None = native.available()
+    reason: str | None = backend.available()
     return reason

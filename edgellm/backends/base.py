@@ -41,6 +41,8 @@ class CompileOptions:
     """The most rows (tokens) of one step."""
     kv_type: KVType = "f16"
     threads: int = 1
+    n_slots: int = 0
+    """Slots for recurrent states: each holds all of `Program.recurrent` of one sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Segment:
     n_rows: int
     pages: Sequence[npt.NDArray[np.int32]]
     """Per group: physical page of each logical block (position // PAGE) up to the last row's; -1 where it is gone."""
+    slot: int = -1
+    """Where the recurrent states are read and left; at position 0 they begin as zeros.  -1 in a program without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Executable(Protocol):
         """Run one step and return the logits ``[len(batch.wanted), n_vocab]``.
 
         Keys and values of every row are stored in the pages the segments name.  Raises CancelledError
-        if `cancel` was called meanwhile: the pages of this step's rows are then undefined.
+        if `cancel` was called meanwhile: the pages of this step's rows and the segments' slots are then undefined.
         """
 
     def copy_pages(self, group: int, pairs: Sequence[tuple[int, int]]) -> None:
@@ -78,6 +82,9 @@ class Executable(Protocol):
 
     def rotate_keys(self, group: int, pages: Sequence[int], delta: int) -> None:
         """Turn the stored keys of `pages` as if their positions had changed by `delta`."""
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy the recurrent states of slot ``src`` to slot ``dst`` for each pair, one after the other."""
 
     def cancel(self) -> None:
         """Make the step now running (in another thread) end early."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,34 +11,52 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.base import Weight
+from edgellm.backends.weight_table import WeightTable, floats
 from edgellm.program import Op, Program, RopeSpec
+from edgellm.program.experts import MatMulExperts, Mix, Route
 from edgellm.program.ops import (
+    Activate,
     Add,
     Attention,
+    Concat,
+    Dot,
     Embed,
     Glu,
+    L2Norm,
+    LayerNorm,
     MatMul,
+    Mul,
     PositionScale,
     RmsNorm,
     Rope,
     Scale,
     SelectRows,
+    Slice,
     Softcap,
 )
 from edgellm.program.plan import plan
+from edgellm.program.recurrent import Conv1d, GatedDelta, SsmScan
 
 OP = np.dtype(
-    [(name, np.int32) for name in ("kind", "flags", "out", "a", "b", "c", "width", "size", "n_head", "activation")]
+    [
+        (name, np.int32)
+        for name in ("kind", "flags", "out", "a", "b", "c", "d", "e", "width", "size", "n_head", "activation")
+    ]
     + [(name, np.int32) for name in ("weight", "scale", "bias", "state", "rope")]
     + [("f0", np.float32), ("f1", np.float32)]
 )
 """edge_op."""
 
-STATE = np.dtype([(name, np.int32) for name in ("n_head_kv", "head_dim", "head_dim_v", "group", "window", "rope")])
+STATE = np.dtype(
+    [(name, np.int32) for name in ("n_head_kv", "head_dim", "head_dim_v", "group")]
+    + [(name, np.int32) for name in ("window", "rope", "offset", "chunked")]
+)
 """edge_state."""
 
-WANTED, NO_WAIT = 1, 2
-QUANTIZE = 1
+FLOATS = -1
+"""Not an op: float matrices read their input as it is."""
+WANTED, NO_WAIT, FIXED, SHARED, POSITION, BORROW = 1, 2, 4, 8, 16, 32
+QUANTIZE, GATHER = 1, 24
 KINDS: dict[type, int] = {
     Embed: 0,
     MatMul: 2,
@@ -50,8 +69,24 @@ KINDS: dict[type, int] = {
     Softcap: 9,
     SelectRows: 10,
     PositionScale: 11,
+    L2Norm: 12,
+    Conv1d: 13,
+    SsmScan: 14,
+    GatedDelta: 15,
+    Mul: 16,
+    Slice: 17,
+    LayerNorm: 18,
+    Activate: 19,
+    Concat: 20,
+    Dot: 21,
+    Mix: 22,
+    Route: 23,
+    MatMulExperts: 25,
 }
-ACTIVATIONS = {"silu": 0, "gelu": 1}
+ACTIVATIONS = {
+    name: i for i, name in enumerate(("silu", "gelu", "sigmoid", "gelu_quick", "relu", "relu2", "softplus", "tanh"))
+}
+SCORINGS = {"softmax": 0, "sigmoid": 1, "chosen": 2}
 LOGITS = -1
 
 
@@ -63,6 +98,7 @@ class Lowered:
     weights: list[tuple[Any, int, int, int, int]]
     slots: npt.NDArray[np.int32]
     states: npt.NDArray[Any]
+    recurrent: npt.NDArray[np.int32]
     ropes: list[tuple[npt.NDArray[np.float64], int, float]]
 
 
@@ -76,37 +112,43 @@ class _Lowering:
     program: Program
     weights: Mapping[str, Weight]
     rows: list[dict[str, Any]] = field(default_factory=list)
-    found: dict[tuple[str, str | None], int] = field(default_factory=dict)
-    table: list[tuple[Any, int, int, int, int]] = field(default_factory=list)
     ropes: dict[RopeSpec, int] = field(default_factory=dict)
 
     def run(self) -> Lowered:
         program = self.program
+        self.table = WeightTable(program.weights, self.weights)
         self.plan = plan(program)
-        self.state_index = {name: i for i, name in enumerate(program.states)}
+        self.state_index = {name: i for names in (program.states, program.recurrent) for i, name in enumerate(names)}
         self.wanted = _made_of_wanted_rows(program.ops)
-        quantized: str | None = None
+        held: tuple[Any, ...] = ()
         for i, op in enumerate(program.ops):
-            if isinstance(op, MatMul):
-                if not _is_float(self.weights[op.weight]) and quantized != op.x:
-                    self._emit_quantize(op)
-                    quantized = op.x
-                follows = program.ops[i + 1] if i + 1 < len(program.ops) else None
-                together = isinstance(follows, MatMul) and follows.x == op.x
-                # The next op of such a run may be a quantization, which must not start before its matmuls end.
-                together = together and (quantized == op.x or _is_float(self.weights[follows.weight]))  # type: ignore[union-attr]
-                self._emit(op, NO_WAIT if together else 0)
-            else:
-                self._emit(op)
-            if quantized is not None and self.plan.slots[op.out] == self.plan.slots[quantized]:
-                quantized = None
+            needs = self._input_of(op)
+            if needs and needs != held:
+                self._emit_input(op)
+                held = needs
+            follows = self._input_of(program.ops[i + 1]) if i + 1 < len(program.ops) else ()
+            # What follows may run at the same time only if it reads the same value, as it lies there now.
+            together = bool(needs) and (follows == needs or (isinstance(op, MatMul) and follows == (FLOATS, op.x)))
+            self._emit(op, NO_WAIT if together else 0)
+            if self.plan.slots[op.out] in [self.plan.slots[name] for name in held[1:3]]:
+                held = ()
         return Lowered(
             self._array(self.rows, OP),
-            self.table,
+            self.table.rows,
             np.array(self.plan.widths, np.int32),
             self._array(self._states(), STATE),
+            np.array([(*s.shape, 1)[:3] for s in program.recurrent.values()], np.int32).reshape(-1, 3),
             [self._rope_row(spec) for spec in self.ropes],
         )
+
+    def _input_of(self, op: Op) -> tuple[Any, ...]:
+        """Return how and from which values a matrix product's input is made ready; nothing for other ops."""
+        if isinstance(op, MatMul):
+            return FLOATS if _is_float(self.weights[op.weight]) else QUANTIZE, op.x
+        if isinstance(op, MatMulExperts):
+            floats = _is_float(self.weights[op.weight])
+            return GATHER, op.x, op.routes or op.x, op.n_slots, self.program.weights[op.weight][2], floats
+        return ()
 
     def _array(self, rows: list[dict[str, Any]], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return np.array([tuple(row.get(name, 0) for name in dtype.names or ()) for row in rows], dtype)
@@ -119,61 +161,115 @@ class _Lowering:
         row: dict[str, Any] = dict.fromkeys(("weight", "scale", "bias", "state", "rope"), -1)
         row |= {"kind": KINDS[type(op)], "out": self._slot(op.out), "width": self.program.widths[op.out]}
         row["flags"] = flags | (WANTED if op.out in self.wanted else 0)
+        table, vector = self.table, self.table.vector
         match op:
-            case Embed(weight=weight):
-                row["weight"] = self._matrix(weight)
-            case MatMul(x=x, weight=weight, bias=bias, scale=scale, scaled_bias=scaled_bias):
-                row |= {"a": self._slot(x), "weight": self._matrix(weight)}
-                row["scale"] = self._vector(scale)
-                row["bias"] = self._vector(bias, times=scale if scaled_bias else None)
+            case Embed(weight=weight, by=by):
+                row["weight"] = table.matrix(weight)
+                row["flags"] |= POSITION if by == "position" else 0
+            case MatMul(x=x, weight=weight, bias=bias, scale=scale, scaled_bias=scaled_bias, first=first):
+                rows = slice(first, first + row["width"])
+                row |= {"a": self._slot(x), "weight": table.matrix(weight, rows)}
+                row["scale"] = vector(scale)
+                row["bias"] = vector(bias, times=scale if scaled_bias else None, rows=rows)
+            case MatMulExperts(x=x, weight=weight, bias=bias, scale=scale, n_slots=n_slots, first=first):
+                row |= {
+                    "weight": table.stack(weight),
+                    "scale": vector(scale),
+                    "bias": vector(bias),
+                }
+                row |= {"n_head": n_slots, "size": self.program.weights[weight][1], "d": first}
+            case Route(x=x, n_used=n_used, scoring=scoring, normalised=normalised, bias=bias, scale=factor):
+                row |= {"a": self._slot(x), "size": self.program.widths[x], "n_head": n_used, "f0": factor}
+                row |= {"activation": SCORINGS[scoring] + 4 * normalised, "weight": vector(bias)}
+                row |= {"d": op.n_groups, "e": op.n_groups_used}
+            case Mix(x=x, by=by, size=size):
+                row |= {"a": self._slot(x), "b": self._slot(by), "size": size, "n_head": self.program.widths[x] // size}
+            case Dot(a=a, b=b, size=size):
+                row |= {"a": self._slot(a), "b": self._slot(b), "size": size}
+            case Concat(a=a, b=b, runs=runs, shared=shared):
+                row |= {"a": self._slot(a), "b": self._slot(b), "size": self.program.widths[a] // runs}
+                row |= {"n_head": self.program.widths[b] // (1 if shared else runs), "activation": int(shared)}
+            case LayerNorm(x=x, weight=norm, bias=bias, eps=eps, size=size, centred=centred):
+                row |= {"a": self._slot(x), "weight": vector(norm), "bias": vector(bias)}
+                row |= {"f0": eps, "size": size, "activation": int(centred)}
+            case Activate(x=x, activation=activation):
+                row |= {"a": self._slot(x), "activation": ACTIVATIONS[activation]}
             case RmsNorm(x=x, weight=norm, eps=eps, size=size):
-                row |= {"a": self._slot(x), "weight": self._vector(norm), "f0": eps, "size": size}
+                row |= {"a": self._slot(x), "weight": vector(norm), "f0": eps, "size": size}
             case Rope(x=x, head_dim=head_dim, spec=spec):
-                row |= {"a": self._slot(x), "size": head_dim, "rope": self._rope(spec)}
+                row |= {"a": self._slot(x), "size": head_dim, "rope": self._rope(spec), "d": spec.offset}
             case Attention(q=q, k=k, v=v, state=state, n_head=n_head, scale=factor, softcap=cap):
-                row |= {"a": self._slot(q), "b": self._slot(k), "c": self._slot(v), "n_head": n_head}
+                if k is None or v is None:
+                    row["flags"] |= BORROW
+                else:
+                    row |= {"b": self._slot(k), "c": self._slot(v)}
+                row |= {"a": self._slot(q), "n_head": n_head, "weight": vector(op.sinks)}
+                row["bias"] = table.slopes(n_head, op.alibi)
                 row |= {"state": self.state_index[state], "f0": factor, "f1": cap or 0.0}
             case Add(a=a, b=b):
                 row |= {"a": self._slot(a), "b": self._slot(b)}
-            case Scale(x=x, factor=factor):
-                row |= {"a": self._slot(x), "f0": factor}
-            case PositionScale(x=x, factor=factor, period=period):
-                row |= {"a": self._slot(x), "f0": factor, "size": period}
-            case Glu(gate=gate, up=up, activation=activation):
+            case Scale(x=x, factor=factor, weight=weight, shift=shift):
+                row |= {"a": self._slot(x), "f0": factor, "f1": shift}
+                if weight is not None:
+                    row["weight"] = table.factors(weight, factor, op.inverse)
+                    row["size"] = row["width"] // math.prod(self.program.weights[weight])
+            case PositionScale(x=x, factor=factor, period=period, offset=offset):
+                row |= {"a": self._slot(x), "f0": factor, "size": period, "n_head": offset}
+            case Glu(gate=gate, up=up, activation=activation, limit=limit, offset=offset):
                 row |= {"a": self._slot(gate), "b": self._slot(up), "activation": ACTIVATIONS[activation]}
-            case Softcap(x=x, cap=cap):
-                row |= {"a": self._slot(x), "f0": cap}
+                row |= {"f0": limit, "f1": offset, "size": row["width"] // self.program.widths[gate]}
+            case Softcap(x=x, cap=cap, hard=hard):
+                row |= {"a": self._slot(x), "f0": cap, "size": int(hard)}
             case SelectRows(x=x):
                 row["a"] = self._slot(x)
+            case Mul(a=a, b=b):
+                row |= {"a": self._slot(a), "b": self._slot(b), "size": row["width"] // self.program.widths[b]}
+            case Slice(x=x, size=size, start=start):
+                runs = self.program.widths[x] // size
+                row |= {"a": self._slot(x), "size": size, "n_head": row["width"] // runs, "activation": start}
+            case L2Norm(x=x, eps=eps, size=size):
+                row |= {"a": self._slot(x), "f0": eps, "size": size}
+            case Conv1d(x=x, weight=weight, bias=bias, state=state, silu=silu):
+                row |= {
+                    "a": self._slot(x),
+                    "weight": table.taps(weight, row["width"]),
+                    "bias": vector(bias),
+                }
+                row |= {"state": self.state_index[state], "size": int(silu)}
+            case SsmScan(x=x, dt=dt, b=b, c=c, a=weight, d=scale, bias=bias, state=state, n_group=n_group):
+                row |= {"a": self._slot(x), "b": self._slot(dt), "c": self._slot(b), "d": self._slot(c)}
+                row |= {
+                    "weight": vector(weight),
+                    "scale": vector(scale),
+                    "bias": vector(bias),
+                }
+                row |= {"state": self.state_index[state], "n_head": n_group}
+            case GatedDelta(q=q, k=k, v=v, g=g, beta=beta, a=weight, bias=bias, state=state):
+                row |= {"a": self._slot(q), "b": self._slot(k), "c": self._slot(v)}
+                row |= {"d": self._slot(g), "e": self._slot(beta), "n_head": op.n_head_k, "size": int(op.grouped)}
+                row |= {"weight": vector(weight), "bias": vector(bias)}
+                row |= {"state": self.state_index[state], "f0": op.scale}
         self.rows.append(row)
 
-    def _emit_quantize(self, op: MatMul) -> None:
-        row: dict[str, Any] = {"kind": QUANTIZE, "a": self._slot(op.x), "width": self.program.widths[op.x]}
-        row["flags"] = WANTED if op.x in self.wanted else 0
+    def _emit_input(self, op: Op) -> None:
+        """Make a matrix product's input ready: quantize it, or sort it by expert."""
+        row: dict[str, Any] = dict.fromkeys(("weight", "scale", "bias", "state", "rope"), -1)
+        if isinstance(op, MatMul):
+            if _is_float(self.weights[op.weight]):
+                return
+            row |= {"kind": QUANTIZE, "width": self.program.widths[op.x]}
+        elif isinstance(op, MatMulExperts):
+            n_in, _, n_expert = self.program.weights[op.weight]
+            row |= {"kind": GATHER, "width": n_in, "size": n_expert, "n_head": op.n_slots}
+            row["activation"] = int(_is_float(self.weights[op.weight]))
+            shared = SHARED if self.program.widths[op.x] == n_in and op.n_slots > 1 else 0
+            row["flags"] = shared | (FIXED if op.routes is None else 0)
+            row["b"] = self._slot(op.x if op.routes is None else op.routes)
+        else:
+            raise TypeError(f"{type(op).__name__} is no matrix product")
+        row["a"] = self._slot(op.x)
+        row["flags"] = row.get("flags", 0) | (WANTED if op.x in self.wanted else 0)
         self.rows.append(row)
-
-    def _add_weight(self, key: tuple[str, str | None], row: tuple[Any, int, int, int, int]) -> int:
-        self.found[key] = len(self.table)
-        self.table.append(row)
-        return self.found[key]
-
-    def _matrix(self, name: str) -> int:
-        if (name, "matrix") in self.found:
-            return self.found[name, "matrix"]
-        weight = self.weights[name]
-        n_in, n_out = self.program.weights[name]
-        row_bytes = weight.dtype.row_bytes(n_in)
-        return self._add_weight((name, "matrix"), (weight.data, weight.dtype.id, n_in, n_out, row_bytes))
-
-    def _vector(self, name: str | None, times: str | None = None) -> int:
-        if name is None:
-            return -1
-        if (name, times) in self.found:
-            return self.found[name, times]
-        values = floats(self.weights[name])
-        if times is not None:
-            values = values * floats(self.weights[times])
-        return self._add_weight((name, times), (values, 0, len(values), 1, values.nbytes))
 
     def _rope(self, spec: RopeSpec) -> int:
         return self.ropes.setdefault(spec, len(self.ropes))
@@ -193,20 +289,11 @@ class _Lowering:
                 "group": self.program.group(s.name),
                 "window": s.window or 0,
                 "rope": -1 if s.rope is None else self._rope(s.rope),
+                "offset": 0 if s.rope is None else s.rope.offset,
+                "chunked": int(s.chunked),
             }
             for s in self.program.states.values()
         ]
-
-
-def floats(weight: Weight) -> npt.NDArray[np.float32]:
-    """Return a vector of a float type as float32."""
-    if weight.dtype.name == "F32":
-        values = np.frombuffer(weight.data, np.float32)
-    elif weight.dtype.name == "F16":
-        values = np.frombuffer(weight.data, np.float16).astype(np.float32)
-    else:
-        values = (np.frombuffer(weight.data, np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return np.ascontiguousarray(values)
 
 
 def _is_float(weight: Weight) -> bool:

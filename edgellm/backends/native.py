@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,16 +27,17 @@ if TYPE_CHECKING:
 
 TYPES = frozenset(
     {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"}
+    | {"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"}
+    | {"MXFP4", "NVFP4", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0"}
 )
 """Tensor types with kernels."""
 
 
 def _load() -> ModuleType | None:
     try:
-        from edgellm import _native
+        return import_module("edgellm._native")
     except ImportError:
         return None
-    return _native
 
 
 def available() -> str | None:
@@ -43,7 +45,7 @@ def available() -> str | None:
     native = _load()
     if native is None:
         return "the C extension was not built; install a C compiler and reinstall edgellm"
-    if (native.OP_BYTES, native.STATE_BYTES) != (OP.itemsize, STATE.itemsize):
+    if (OP.itemsize, STATE.itemsize) != (native.OP_BYTES, native.STATE_BYTES):
         return "the C extension belongs to another version; reinstall edgellm"
     return None
 
@@ -115,6 +117,8 @@ class NativeExecutable:
                 options.max_rows,
                 program.n_vocab,
                 int(options.kv_type == "f32"),
+                lowered.recurrent,
+                options.n_slots,
             )
         except MemoryError as error:
             raise OutOfMemoryError(str(error) or "out of memory") from None
@@ -138,6 +142,7 @@ class NativeExecutable:
                 np.ascontiguousarray(batch.wanted, np.int32),
                 logits,
                 self.threads,
+                np.array([segment.slot for segment in segments], np.int32),
             )
         except self._cancelled:
             raise CancelledError("the step was cancelled") from None
@@ -150,6 +155,10 @@ class NativeExecutable:
     def copy_pages(self, group: int, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy pages.  See `Executable.copy_pages`."""
         self._call(self._open().copy_pages, group, np.array(pairs, np.int32).reshape(-1, 2))
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy recurrent states.  See `Executable.copy_states`."""
+        self._call(self._open().copy_states, np.array(pairs, np.int32).reshape(-1, 2))
 
     def rotate_keys(self, group: int, pages: Sequence[int], delta: int) -> None:
         """Rotate stored keys.  See `Executable.rotate_keys`."""

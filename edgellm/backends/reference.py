@@ -6,38 +6,46 @@ the logits are rounded.  So its errors are far below those of any backend that i
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.base import PAGE, Batch, CompileOptions, KVType, Segment, Weight
+from edgellm.backends.reference_attention import Pages, attend_one
+from edgellm.backends.reference_recurrent import StateStore, run_recurrent
+from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, spread
 from edgellm.dtypes import DType
 from edgellm.errors import ArgumentError, CancelledError, ClosedError, OutOfMemoryError, UnsupportedModelError
-from edgellm.program import KVState, Program, RopeSpec
+from edgellm.program import Program, RopeSpec
+from edgellm.program.experts import MatMulExperts, Mix, Route
 from edgellm.program.ops import (
+    Activate,
     Add,
     Attention,
+    Concat,
+    Dot,
     Embed,
     Glu,
+    L2Norm,
+    LayerNorm,
     MatMul,
+    Mul,
     Op,
     PositionScale,
     RmsNorm,
     Rope,
     Scale,
     SelectRows,
+    Slice,
     Softcap,
+    inputs,
 )
+from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentOp, SsmScan
 
 Array: TypeAlias = npt.NDArray[np.float64]
-
-_PIECE = 1 << 20
-"""Weights made float64 at a time, so that a matrix needs no second copy."""
-
 
 _KV_TYPES: dict[KVType, npt.DTypeLike] = {"f16": np.float16, "f32": np.float32}
 
@@ -72,14 +80,16 @@ class ReferenceExecutable:
         self._n_pages = options.n_pages
         self._group = {name: program.group(name) for name in program.states}
         self._pages = {
-            name: _Pages(state, options.n_pages[self._group[name]], _KV_TYPES[options.kv_type])
+            name: Pages(state, options.n_pages[self._group[name]], _KV_TYPES[options.kv_type])
             for name, state in program.states.items()
         }
+        self._states = StateStore(program.recurrent, options.n_slots)
         self._cancelled = threading.Event()
         self._closed = False
 
     def step(self, batch: Batch) -> npt.NDArray[np.float32]:
         self._check(batch)
+        self._states.discard()
         self._cancelled.clear()
         positions = np.concatenate([np.arange(s.start, s.start + s.n_rows) for s in batch.segments])
         values: dict[str, Array] = {}
@@ -89,6 +99,7 @@ class ReferenceExecutable:
                 if self._cancelled.is_set():
                     raise CancelledError("the step was cancelled")
                 values[op.out] = self._run(op, values, positions, batch)
+        self._states.commit()
         return values[self._program.ops[-1].out].astype(np.float32)
 
     def copy_pages(self, group: int, pairs: Sequence[tuple[int, int]]) -> None:
@@ -107,6 +118,10 @@ class ReferenceExecutable:
                     keys = store.keys[page].astype(np.float64)
                     store.keys[page] = self._rotate(keys, np.full(PAGE, delta), spec, magnitude=1.0)
 
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self._check_open()
+        self._states.copy(pairs)
+
     def cancel(self) -> None:
         self._cancelled.set()
 
@@ -114,15 +129,20 @@ class ReferenceExecutable:
         self._closed = True
         self._weights = {}
         self._pages = {}
+        self._states = StateStore({}, 0)
 
     def _run(self, op: Op, values: dict[str, Array], positions: npt.NDArray[np.intp], batch: Batch) -> Array:
         match op:
             case Embed():
-                return self._weights[op.weight][batch.tokens].astype(np.float64)
+                table = self._weights[op.weight]
+                at = batch.tokens if op.by == "token" else np.minimum(positions, len(table) - 1)
+                return table[at].astype(np.float64)
             case MatMul():
-                y = _matmul(values[op.x], self._weights[op.weight])
+                matrix = self._weights[op.weight]
+                rows = slice(op.first, op.first + self._program.widths[op.out])
+                y = matmul(values[op.x], matrix[rows])
                 scale = 1.0 if op.scale is None else self._weights[op.scale].item()
-                bias = 0.0 if op.bias is None else self._weights[op.bias].astype(np.float64)
+                bias = 0.0 if op.bias is None else self._weights[op.bias][rows].astype(np.float64)
                 return (y + bias) * scale if op.scaled_bias else y * scale + bias
             case RmsNorm():
                 x = values[op.x]
@@ -131,25 +151,51 @@ class ReferenceExecutable:
                 weight = 1.0 if op.weight is None else self._weights[op.weight].astype(np.float64)
                 normed: Array = x * weight
                 return normed.reshape(values[op.x].shape)
+            case L2Norm():
+                x = values[op.x].reshape(len(values[op.x]), -1, op.size)
+                unit: Array = x / np.maximum(np.sqrt(np.sum(x * x, axis=-1, keepdims=True)), op.eps)
+                return unit.reshape(values[op.x].shape)
             case Rope():
                 x = values[op.x]
                 heads = x.reshape(len(x), -1, op.head_dim)
                 return self._rotate(heads, positions, op.spec, op.spec.magnitude).reshape(x.shape)
             case Attention():
-                return self._attend(op, values[op.q], values[op.k], values[op.v], batch.segments)
+                keys = None if op.k is None or op.v is None else (values[op.k], values[op.v])
+                return self._attend(op, values[op.q], keys, batch.segments)
             case Add():
                 return values[op.a] + values[op.b]
+            case Mul():
+                return values[op.a] * spread(values[op.b], values[op.a].shape[1])
+            case Slice():
+                runs = values[op.x].reshape(len(values[op.x]), -1, op.size)
+                length = self._program.widths[op.out] // runs.shape[1]
+                return runs[:, :, op.start : op.start + length].reshape(len(runs), -1)
             case Scale():
-                return values[op.x] * op.factor
+                y = values[op.x] * op.factor
+                if op.weight is not None:
+                    each = spread(self._weights[op.weight].reshape(-1).astype(np.float64), y.shape[1])
+                    y = y / each if op.inverse else y * each
+                return y + op.shift
             case PositionScale():
-                growth: Array = 1.0 + op.factor * np.log1p(positions // op.period)
+                growth: Array = 1.0 + op.factor * np.log1p((positions + op.offset) // op.period)
                 return values[op.x] * growth[:, None]
             case Glu():
-                return _ACTIVATIONS[op.activation](values[op.gate]) * values[op.up]
+                gate, up = values[op.gate], values[op.up]
+                if op.limit:
+                    gate, up = np.minimum(gate, op.limit), np.clip(up, -op.limit, op.limit)
+                return spread(ACTIVATIONS[op.activation](gate), up.shape[1]) * (up + op.offset)
+            case Activate():
+                return ACTIVATIONS[op.activation](values[op.x])
             case Softcap():
-                return op.cap * np.tanh(values[op.x] / op.cap)
+                x = values[op.x]
+                return np.clip(x, -op.cap, op.cap) if op.hard else op.cap * np.tanh(x / op.cap)
             case SelectRows():
                 return values[op.x][batch.wanted]
+            case LayerNorm() | Concat() | Dot() | Mix() | Route() | MatMulExperts():
+                given = [values[name] for name in inputs(op)]
+                return run_row_op(op, given, self._weights, self._program.widths[op.out])
+            case Conv1d() | SsmScan() | GatedDelta():
+                return self._recur(op, [values[name] for name in inputs(op)], batch.segments)
 
     def _rotate(self, x: Array, positions: npt.NDArray[np.intp], spec: RopeSpec, magnitude: float) -> Array:
         """Rotate heads ``[rows, heads, head_dim]``, each row by its position."""
@@ -158,15 +204,18 @@ class ReferenceExecutable:
             frequency = frequency / self._weights[spec.factors]
         angle = positions[:, None, None] * frequency
         cos, sin = magnitude * np.cos(angle), magnitude * np.sin(angle)
-        first = slice(0, spec.n_rot, 2) if spec.style == "norm" else slice(0, spec.n_rot // 2)
-        second = slice(1, spec.n_rot, 2) if spec.style == "norm" else slice(spec.n_rot // 2, spec.n_rot)
+        low, end = spec.offset, spec.offset + spec.n_rot
+        middle = low + spec.n_rot // 2
+        first = slice(low, end, 2) if spec.style == "norm" else slice(low, middle)
+        second = slice(low + 1, end, 2) if spec.style == "norm" else slice(middle, end)
         y = x.copy()
         y[..., first] = x[..., first] * cos - x[..., second] * sin
         y[..., second] = x[..., first] * sin + x[..., second] * cos
         return y
 
-    def _attend(self, op: Attention, q: Array, k: Array, v: Array, segments: Sequence[Segment]) -> Array:
+    def _attend(self, op: Attention, q: Array, keys: tuple[Array, Array] | None, segments: Sequence[Segment]) -> Array:
         store, group = self._pages[op.state], self._group[op.state]
+        sinks = None if op.sinks is None else self._weights[op.sinks].astype(np.float64)
         out = []
         end = 0
         for segment in segments:
@@ -174,11 +223,24 @@ class ReferenceExecutable:
             end = rows.stop
             positions = np.arange(segment.start, segment.start + segment.n_rows)
             table = np.asarray(segment.pages[group])
-            store.put(table, positions, k[rows], v[rows])
-            out.append(_attend_one(op, store, table, positions, q[rows]))
+            if keys is not None:
+                store.put(table, positions, keys[0][rows], keys[1][rows])
+            out.append(attend_one(op, store, table, positions, q[rows], sinks))
         return np.concatenate(out)
 
-    def _of_group(self, group: int) -> list[_Pages]:
+    def _recur(self, op: RecurrentOp, values: list[Array], segments: Sequence[Segment]) -> Array:
+        out = []
+        end = 0
+        for segment in segments:
+            rows = slice(end, end + segment.n_rows)
+            end = rows.stop
+            state = self._states.load(op.state, segment.slot, segment.start)
+            made, state = run_recurrent(op, [value[rows] for value in values], state, self._weights)
+            self._states.leave(op.state, segment.slot, state)
+            out.append(made)
+        return np.concatenate(out)
+
+    def _of_group(self, group: int) -> list[Pages]:
         self._check_open()
         return [pages for name, pages in self._pages.items() if self._group[name] == group]
 
@@ -196,6 +258,9 @@ class ReferenceExecutable:
                 raise ArgumentError(f"a {name} is not from 0 to {limit - 1}")
         for segment in batch.segments:
             self._check_segment(segment)
+        slots = [segment.slot for segment in batch.segments] if self._program.recurrent else []
+        if len(set(slots)) < len(slots) or any(not 0 <= slot < self._states.n_slots for slot in slots):
+            raise ArgumentError(f"the slots {slots} are not different ones from 0 to {self._states.n_slots - 1}")
 
     def _check_segment(self, segment: Segment) -> None:
         if segment.start < 0 or segment.n_rows < 1:
@@ -210,70 +275,6 @@ class ReferenceExecutable:
                 raise ArgumentError(
                     f"position {segment.start} needs pages from 0 to {n_pages - 1}, has {seen.tolist()}"
                 )
-
-
-class _Pages:
-    """The keys and values of one layer: ``[n_pages, PAGE, n_head_kv, head_dim]``."""
-
-    def __init__(self, state: KVState, n_pages: int, dtype: npt.DTypeLike) -> None:
-        self.state = state
-        self.keys = np.zeros((n_pages, PAGE, state.n_head_kv, state.head_dim), dtype)
-        self.values = np.zeros((n_pages, PAGE, state.n_head_kv, state.head_dim_v), dtype)
-
-    def put(self, table: npt.NDArray[np.int32], positions: npt.NDArray[np.intp], k: Array, v: Array) -> None:
-        """Store one row per position."""
-        page, slot = table[positions // PAGE], positions % PAGE
-        self.keys[page, slot] = k.reshape(len(k), self.state.n_head_kv, self.state.head_dim)
-        self.values[page, slot] = v.reshape(len(v), self.state.n_head_kv, self.state.head_dim_v)
-
-    def check(self, pages: Sequence[int]) -> None:
-        bad = [page for page in pages if not 0 <= page < len(self.keys)]
-        if bad:
-            raise ArgumentError(f"page {bad[0]} is not from 0 to {len(self.keys) - 1}")
-
-
-def _attend_one(
-    op: Attention, store: _Pages, table: npt.NDArray[np.int32], positions: npt.NDArray[np.intp], q: Array
-) -> Array:
-    """Return the attention of one sequence's rows over what it remembers."""
-    state = store.state
-    window = positions[-1] + 1 if state.window is None else state.window
-    seen = np.arange(max(0, positions[0] - window + 1), positions[-1] + 1)
-    page, slot = table[seen // PAGE], seen % PAGE
-    distance = positions[:, None] - seen
-    hidden = (distance < 0) | (distance >= window)
-    group = op.n_head // state.n_head_kv
-    q = q.reshape(len(q), state.n_head_kv, group, state.head_dim)
-    out = np.empty((len(q), state.n_head_kv, group, state.head_dim_v))
-    for head in range(state.n_head_kv):
-        keys = store.keys[page, slot, head].astype(np.float64)
-        scores = op.scale * (q[:, head] @ keys.T)
-        if op.softcap is not None:
-            scores = op.softcap * np.tanh(scores / op.softcap)
-        scores = np.where(hidden[:, None], -np.inf, scores)
-        chance = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        chance /= chance.sum(axis=-1, keepdims=True)
-        out[:, head] = chance @ store.values[page, slot, head].astype(np.float64)
-    return out.reshape(len(q), -1)
-
-
-def _matmul(x: Array, weight: npt.NDArray[np.float32]) -> Array:
-    y = np.empty((len(x), len(weight)))
-    step = max(1, _PIECE // weight.shape[1])
-    for i in range(0, len(weight), step):
-        y[:, i : i + step] = x @ weight[i : i + step].astype(np.float64).T
-    return y
-
-
-def _silu(x: Array) -> Array:
-    return x * 0.5 * (1.0 + np.tanh(0.5 * x))
-
-
-def _gelu(x: Array) -> Array:
-    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
-
-
-_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"silu": _silu, "gelu": _gelu}
 
 
 def _can_dequantize(dtype: DType) -> bool:

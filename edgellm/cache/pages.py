@@ -15,7 +15,7 @@ What always holds between two calls:
 5. A call that raises or returns None has changed nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import pack
@@ -61,6 +61,13 @@ class PageTable:
         """How many tokens are stored: the position of the next one."""
         return len(self.tokens)
 
+    def last_label(self) -> Label | None:
+        """The label of the last page if the table ends with a whole one that holds what a fresh run would store."""
+        if self.shifted or not self.chain or len(self.chain) * PAGE != len(self.tokens):
+            return None
+        parent = self.chain[-2] if len(self.chain) > 1 else b""
+        return Label(self.chain[-1], parent, tuple(self.tokens[-PAGE:]))
+
 
 class Shift(NamedTuple):
     """What the store must do after a shift: first the copies, then turn the keys in `rotate` by `delta` positions.
@@ -94,8 +101,10 @@ class PageCache:
     With no group at all (a model without attention) every prefix matches, and only the chain of keys is kept.
     """
 
-    def __init__(self, groups: Sequence[GroupSpec]) -> None:
+    def __init__(self, groups: Sequence[GroupSpec], resumable: Callable[[Label], bool] | None = None) -> None:
+        """`resumable` says after which pages a sequence can go on, where keys and values are not all it takes."""
         self.pools = tuple(PagePool(group) for group in groups)
+        self._resumable = resumable
 
     def new_table(self) -> PageTable:
         """The table of an empty sequence."""
@@ -212,7 +221,8 @@ class PageCache:
                 pool for pool, run in zip(self.pools, runs, strict=True) if run < end - pool.first_seen(end * PAGE)
             ]
             if not lacking:
-                best = end
+                if self._resumable is None or self._resumable(label):
+                    best = end
             elif any(pool.window is None for pool in lacking):
                 break
         return labels[:best]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--depth", type=int, help="Generate after this many tokens of context.")
 @click.option("--batch", type=int, help="Also generate this many texts at once.")
 @click.option("--backend", type=BACKEND, default="auto", show_default=True, help="What computes.")
+@click.option("--against", type=click.Choice(["llama.cpp"]), help="Measure this too, in turns, and show the ratio.")
 @click.option("--json", "as_json", is_flag=True, help="Write the numbers as one JSON object.")
 def command(
     model: str,
@@ -33,7 +34,8 @@ def command(
     repeat: int,
     depth: int | None,
     batch: int | None,
-    backend: Literal["auto", "native", "reference"],
+    backend: Literal["auto", "native", "numba", "reference"],
+    against: str | None,
     as_json: bool,
 ) -> None:
     """Measure the speed of MODEL, a GGUF file or a catalog name.
@@ -46,7 +48,11 @@ def command(
       edgellm bench model.gguf
       edgellm bench model.gguf --threads 2 --batch 8
       edgellm bench model.gguf --json > speed.json
+      edgellm bench model.gguf --threads 2 --against llama.cpp
     """
+    if against is not None:
+        _compare(model, prompt, generate, threads, repeat, depth or 0, as_json)
+        return
     from edgellm.benchmark import run_benchmark
 
     result = run_benchmark(
@@ -63,6 +69,30 @@ def command(
         click.echo(json.dumps(result.as_dict()))
     else:
         _show(result, prompt, generate)
+
+
+def _compare(
+    model: str, prompt: int, generate: int, threads: int | None, repeat: int, depth: int, as_json: bool
+) -> None:
+    from dataclasses import asdict
+
+    from edgellm.against import compare
+
+    ratios = compare(
+        find_model(model), prompt=prompt, generate=generate, threads=threads, repeat=repeat, depth=depth
+    )
+    if as_json:
+        click.echo(json.dumps([{**asdict(r), "ratio": r.ratio} for r in ratios]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="tokens/s")
+    for name in ("", "EdgeLLM", "llama.cpp", "ratio"):
+        table.add_column(name, justify="right" if name else "left")
+    for r in ratios:
+        table.add_row(r.name, f"{r.edgellm:.1f}", f"{r.llama_cpp:.1f}", f"{r.ratio:.2f}")
+    Console(markup=False, highlight=False).print(table)
 
 
 def _show(result: Benchmark, prompt: int, generate: int) -> None:

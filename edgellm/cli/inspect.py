@@ -95,6 +95,8 @@ def _memory(memory: dict[str, Any]) -> Iterator[str]:
     rows = [("weights", size(memory["weights_bytes"]))]
     if "error" not in memory:
         rows.append(("keys and values, each token", size(memory["kv_bytes_per_token"])))
+        if memory["state_bytes"]:
+            rows.append(("recurrent states", size(memory["state_bytes"])))
         rows += [(f"all with n_ctx {entry['n_ctx']}", size(entry["total_bytes"])) for entry in memory["contexts"]]
     yield from columns(rows, "<>")
     if "error" in memory:

@@ -32,7 +32,7 @@ SETTINGS = (
     Setting("max_tokens", int, "Longest reply, in tokens; by default until the context is full."),
 )
 
-BACKEND = click.Choice(("auto", "native", "reference"))
+BACKEND = click.Choice(("auto", "native", "numba", "reference"))
 
 _MODEL = (
     click.option("--n-ctx", type=int, help="Context size in tokens; by default what the model and the memory allow."),

@@ -13,7 +13,6 @@ from edgellm.cli.options import model_arguments, model_options, sampling_argumen
 from edgellm.cli.reply import stream
 from edgellm.cli.ui import allow_any_text, is_terminal
 
-
 CONTINUATION = 256
 """Tokens of a continued text unless the user says otherwise: a text, unlike a reply, may never end."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ _WINDOWED_SEQUENCES = 8  # sliding-window groups have room for so many sequences
 _LOGITS_BYTES = 64 << 20  # of one step, when the logits of every row are wanted
 _SMALLEST_CTX = 512  # the default context does not go below, however little memory is free
 _SMALLEST_BATCH = 32
+_STATE_BYTES = 512 << 20  # recurrent states, where a few sequences do not need more
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
@@ -37,11 +39,20 @@ class MemoryPlan:
     """Keys and values of one token in every layer."""
     scratch: int
     """Activations and logits of one step (an estimate)."""
+    n_slots: int = 0
+    """Recurrent states of so many sequences and snapshots."""
+    states: int = 0
+    """Bytes of all slots."""
+
+    @property
+    def n_running(self) -> int:
+        """How many sequences may run at once: with recurrent layers, half of the slots are left to snapshots."""
+        return min(MAX_RUNNING, self.n_batch, self.n_slots // 2 or MAX_RUNNING)
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.weights + self.kv + self.scratch
+        return self.weights + self.kv + self.states + self.scratch
 
 
 class MemoryModel:
@@ -58,6 +69,14 @@ class MemoryModel:
             * value_bytes
             for window in program.windows
         )
+
+        self.state_bytes = 4 * sum(math.prod(state.shape) for state in program.recurrent.values())
+
+    def n_slots(self, n_batch: int) -> int:
+        """Slots for recurrent states: two for every running sequence, as far as that is no great part of memory."""
+        if not self.state_bytes:
+            return 0
+        return max(4, min(2 * min(MAX_RUNNING, n_batch), _STATE_BYTES // self.state_bytes))
 
     def n_pages(self, n_ctx: int, n_batch: int) -> tuple[int, ...]:
         """Pages per group: one whole context for full attention, some rings of window and chunk for the others."""
@@ -76,6 +95,7 @@ class MemoryModel:
     def plan(self, n_ctx: int, n_batch: int) -> MemoryPlan:
         """Return the plan for these sizes, whether it fits or not."""
         pages = self.n_pages(n_ctx, n_batch)
+        n_slots = self.n_slots(n_batch)
         rows = max(min(MAX_RUNNING, n_batch), logits_rows(self.program.n_vocab, n_batch))
         return MemoryPlan(
             n_ctx=n_ctx,
@@ -85,6 +105,8 @@ class MemoryModel:
             kv=sum(n * PAGE * size for n, size in zip(pages, self.token_bytes, strict=True)),
             kv_per_token=sum(self.token_bytes),
             scratch=4 * (n_batch * self.scratch_width + rows * self.program.n_vocab),
+            n_slots=n_slots,
+            states=n_slots * self.state_bytes,
         )
 
     def largest_ctx(self, limit: int, n_batch: int) -> int:
@@ -113,7 +135,7 @@ def plan_memory(
     trained = model.program.n_ctx_train
     if n_ctx is not None:
         plan = model.plan(n_ctx, n_batch)
-        if available is not None and plan.kv + plan.scratch > available:
+        if available is not None and plan.kv + plan.states + plan.scratch > available:
             # Weights are mapped and may be paged out, so they do not count here.
             raise _too_big(plan, "available", available, model.largest_ctx(available + model.weights, n_batch))
         return plan
@@ -136,8 +158,9 @@ def _fit(model: MemoryModel, n_ctx: int | None, n_batch: int, limit: int) -> Mem
 
 def _too_big(plan: MemoryPlan, name: str, limit: int, largest: int) -> OutOfMemoryError:
     advice = f"the largest n_ctx that fits is {largest}" if largest else "no context fits beside them"
+    kept = plan.kv + plan.states
     return OutOfMemoryError(
-        f"n_ctx={plan.n_ctx} needs {plan.total} bytes (weights {plan.weights}, keys and values {plan.kv}, "
+        f"n_ctx={plan.n_ctx} needs {plan.total} bytes (weights {plan.weights}, keys and values {kept}, "
         f"scratch {plan.scratch}), more than {name}={limit}: {advice}"
     )
 

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.cache.pages import PageTable
+from edgellm.cache.pool import Label
+from edgellm.cache.state import NO_SLOT
 from edgellm.sampling import Sampler
 
 FinishReason = Literal["stop", "length", "cancelled"]
@@ -105,6 +107,10 @@ class Request:
         self.page_key: tuple[int, ...] | None = None
         """What `page_arrays` was made for; None where it must be made anew."""
         self.page_arrays: Sequence[npt.NDArray[np.int32]] = ()
+        self.slot = NO_SLOT
+        """Where the recurrent states of the sequence are."""
+        self.snapshot: Label | None = None
+        """Of the states while decoding, to be replaced by the next one."""
         self.prefilled = len(prompt)
         """Tokens of the prompt that are computed or found in the prefix cache."""
         self.completion: list[int] = []

@@ -21,7 +21,7 @@ def build_batch(works: Sequence[Work]) -> Batch:
         request, n = work.request, work.n_rows
         start = request.computed
         tokens += request.tokens[start : start + n]
-        segments.append(Segment(start, n, work.pages))
+        segments.append(Segment(start, n, work.pages, request.slot))
         if request.logits is not None:
             wanted += range(len(tokens) - n, len(tokens))
         elif n == request.pending and request.sampler is not None and request.max_tokens != 0:
@@ -42,6 +42,8 @@ class Runner:
             self._executable.copy_pages(copy.group, copy.pairs)
         for turn in plan.turns:
             self._executable.rotate_keys(turn.group, turn.pages, turn.delta)
+        if plan.states:
+            self._executable.copy_states(plan.states)
         self._step(plan.works)
 
     def _step(self, works: Sequence[Work]) -> None:
@@ -53,6 +55,7 @@ class Runner:
             logits = self._executable.step(batch)
         except CancelledError:
             # Nothing of this step counts; rows of requests that live on are computed again.
+            self._scheduler.interrupted(works)
             return
         except Exception as error:
             if len(works) == 1:
@@ -69,11 +72,11 @@ class Runner:
                 stop = row + work.n_rows
                 request.logits[request.computed : request.computed + work.n_rows] = logits[row:stop]
                 row = stop
-                self._scheduler.advance(work)
+                self._advance(work)
                 if not request.pending:
                     request.finish("stop")
                 continue
-            self._scheduler.advance(work)
+            self._advance(work)
             if request.pending:
                 continue
             if request.max_tokens == 0 or request.sampler is None:
@@ -86,6 +89,11 @@ class Runner:
             except Exception as error:
                 request.fail(typed(error))
             row += 1
+
+    def _advance(self, work: Work) -> None:
+        snapshots = self._scheduler.advance(work)
+        if snapshots:
+            self._executable.copy_states(snapshots)
 
 
 def typed(error: Exception) -> EdgeLLMError:

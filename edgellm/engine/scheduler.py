@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.cache.pages import GONE, OutOfPages, PageCache, PageTable, blocks, pages_per_sequence
+from edgellm.cache.state import NO_SLOT, StatePool, next_stop
 from edgellm.engine.request import Request
 from edgellm.errors import OutOfMemoryError
 
@@ -53,6 +54,8 @@ class Plan:
     works: list[Work] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    states: list[tuple[int, int]] = field(default_factory=list)
+    """Slots of recurrent states to copy, as (source, destination)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,11 @@ class Sizes:
 class Scheduler:
     """The waiting and the running requests.  Used by the engine thread alone."""
 
-    def __init__(self, cache: PageCache, sizes: Sizes) -> None:
+    def __init__(self, cache: PageCache, sizes: Sizes, states: StatePool | None = None) -> None:
+        """`states` is for models with recurrent layers; the cache must match only where it has a snapshot."""
         self.sizes = sizes
         self._cache = cache
+        self._states = states
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
 
@@ -119,30 +124,44 @@ class Scheduler:
                 budget -= n_rows
         plan.works = [work for work in plan.works if work.request.table is not None]
         while budget and self._waiting and len(self._running) < self.sizes.n_running:
-            work = self._admit(self._waiting[0], budget)
+            work = self._admit(self._waiting[0], budget, plan)
             if work is None:
                 break
             plan.works.append(work)
             budget -= work.n_rows
         return plan
 
-    def advance(self, work: Work) -> None:
-        """Note that the rows of `work` are stored: pages they filled can be shared from now on."""
+    def advance(self, work: Work) -> list[tuple[int, int]]:
+        """Note that the rows of `work` are stored: pages they filled can be shared from now on.
+
+        Returns the slots of recurrent states to copy at once, as (source, destination).
+        """
         request, start = work.request, work.request.computed
-        if request.table is not None:
-            request.computed += work.n_rows
-            self._cache.commit(request.table, request.tokens[start : request.computed])
+        if request.table is None:
+            return []
+        request.computed += work.n_rows
+        self._cache.commit(request.table, request.tokens[start : request.computed])
+        return self._snapshot(request, request.table, start)
+
+    def interrupted(self, works: Sequence[Work]) -> None:
+        """Note that a step was broken off: recurrent states may be anywhere within it, so they begin again."""
+        for request in [work.request for work in works if work.request.slot != NO_SLOT]:
+            if request in self._running and not request.done:
+                self._preempt(request)
 
     def _sweep(self) -> None:
-        for request in self._running:
-            if request.done:
-                self._free(request)
-        self._running = [request for request in self._running if not request.done]
+        # Any thread may end a request meanwhile: it is asked once, or what it holds would be lost.
+        ended = [request for request in self._running if request.done]
+        for request in ended:
+            self._free(request)
+            self._running.remove(request)
         if any(request.done for request in self._waiting):
             self._waiting = deque(request for request in self._waiting if not request.done)
 
     def _rows(self, request: Request, budget: int) -> int:
         most = budget if request.logits is None else min(budget, self.sizes.logits_rows)
+        if self._states is not None and request.logits is None and request.pending:
+            most = min(most, next_stop(request.computed, len(request.tokens)) - request.computed)
         return min(request.pending, most, self.sizes.n_ctx - request.computed)
 
     def _make_room(self, request: Request, table: PageTable, n_rows: int) -> bool:
@@ -170,11 +189,15 @@ class Scheduler:
     def _free(self, request: Request) -> None:
         if request.table is not None:
             self._cache.release(request.table)
+        if self._states is not None and request.slot != NO_SLOT:
+            self._states.drop(request.slot)
+        request.slot = NO_SLOT
+        request.snapshot = None
         request.table = None
         request.computed = 0
         request.page_key = None
 
-    def _admit(self, request: Request, budget: int) -> Work | None:
+    def _admit(self, request: Request, budget: int, plan: Plan) -> Work | None:
         """Start the first waiting request on what the prefix cache has of it, if its whole sequence finds room."""
         # Scores are of every row, so nothing of them may come from the cache.
         scored = request.logits is not None
@@ -186,11 +209,39 @@ class Scheduler:
         self._waiting.popleft()
         self._running.append(request)
         request.table = table
+        self._take_slot(request, table, plan)
         request.begin()
         n_rows = self._rows(request, budget)
         if not self._make_room(request, table, n_rows):
             return None
         return self._work(request, table, n_rows)
+
+    def _take_slot(self, request: Request, table: PageTable, plan: Plan) -> None:
+        """Get room for the recurrent states, and what a snapshot holds of those after the tokens in `table`."""
+        if self._states is None:
+            return
+        label = table.last_label()
+        if label is None:
+            request.slot = self._states.take()
+            return
+        source, request.slot = self._states.resume(label)
+        if source != request.slot:
+            plan.states.append((source, request.slot))
+
+    def _snapshot(self, request: Request, table: PageTable, start: int) -> list[tuple[int, int]]:
+        """Keep the states of prompts where others may go on from them, and the newest ones while decoding."""
+        label = table.last_label()
+        if self._states is None or request.logits is not None or label is None:
+            return []
+        if request.computed == next_stop(start, request.prefilled):
+            return self._states.keep(request.slot, label)
+        if not request.completion:
+            return []
+        if request.snapshot is not None:
+            self._states.forget(request.snapshot)
+        copy = self._states.keep(request.slot, label)
+        request.snapshot = label if copy else None
+        return copy
 
     def _has_room(self, request: Request, table: PageTable) -> bool:
         """Whether the tokens known so far find free pages, with one left for each request that runs.
@@ -204,7 +255,7 @@ class Scheduler:
         return True
 
     def _shift(self, request: Request, plan: Plan) -> None:
-        """Drop the oldest tokens after the sinks.
+        """Drop the oldest tokens after the sinks.  Recurrent states cannot forget them and go on as they are.
 
         Where the pages do not allow it (a sliding window that reaches back to the sinks has lost them, or no page
         is free for a copy), what is kept is computed again instead.

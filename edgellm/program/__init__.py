@@ -1,6 +1,8 @@
 """Programs: a model as a verified, linear list of ops."""
 
+from edgellm.program.builder import ProgramBuilder
 from edgellm.program.ops import KVState, Op, RopeSpec
-from edgellm.program.program import Program, ProgramBuilder, Value
+from edgellm.program.program import Program, Value
+from edgellm.program.recurrent import RecurrentState
 
-__all__ = ["KVState", "Op", "Program", "ProgramBuilder", "RopeSpec", "Value"]
+__all__ = ["KVState", "Op", "Program", "ProgramBuilder", "RecurrentState", "RopeSpec", "Value"]

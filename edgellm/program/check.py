@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
+from edgellm.program.check_recurrent import check_recurrent
+from edgellm.program.check_rows import RowOp, check_row_op
 from edgellm.program.ops import (
     Add,
     Attention,
     Embed,
-    Glu,
     KVState,
+    L2Norm,
+    LayerNorm,
     MatMul,
     Op,
     PositionScale,
     RmsNorm,
     Rope,
     RopeSpec,
-    Scale,
     SelectRows,
+    Slice,
     Softcap,
     inputs,
 )
 from edgellm.program.program import Program
+from edgellm.program.recurrent import Conv1d, GatedDelta, SsmScan
 
 
 def check_ops(program: Program) -> list[str]:
@@ -47,14 +52,18 @@ def _flow(program: Program) -> Iterator[str]:
             yield f"{op.out}: mixes all rows with selected rows"
         if True in picked:
             selected.add(op.out)
-            if isinstance(op, (Attention, Rope, PositionScale, SelectRows)):
+            if isinstance(op, (Attention, Rope, PositionScale, SelectRows, Conv1d, SsmScan, GatedDelta)):
                 yield f"{op.out}: needs all rows, but reads selected ones"
         if isinstance(op, SelectRows):
             selected.add(op.out)
-        if isinstance(op, Attention):
-            if op.state in states:
-                yield f"{op.out}: the state {op.state} belongs to another op"
+        if isinstance(op, (Attention, Conv1d, SsmScan, GatedDelta)):
+            borrows = isinstance(op, Attention) and op.k is None
+            if borrows != (op.state in states):
+                yield f"{op.out}: the state {op.state} " + (
+                    "is not filled before" if borrows else "belongs to another op"
+                )
             states.add(op.state)
+        if isinstance(op, Attention) and op.k is not None:
             yield from _stored_keys(program.states.get(op.state), made.get(op.k), op)
         made[op.out] = op
     if not program.ops:
@@ -62,7 +71,9 @@ def _flow(program: Program) -> Iterator[str]:
         return
     logits = program.ops[-1].out
     yield from (f"{name}: never used" for name in made if name not in used and name != logits)
-    yield from (f"{name}: the state is never used" for name in program.states if name not in states)
+    declared = (*program.states, *program.recurrent)
+    yield from (f"{name}: the state is never used" for name in declared if name not in states)
+    yield from (f"{name}: two states have this name" for name in program.recurrent if name in program.states)
     if logits not in selected:
         yield f"{logits}: logits of every row, not only of those wanted"
     if program.widths.get(logits) != program.n_vocab:
@@ -74,6 +85,8 @@ def _stored_keys(state: KVState | None, maker: Op | None, op: Attention) -> Iter
     rope = maker.spec if isinstance(maker, Rope) else None
     if state is not None and state.rope != rope:
         yield f"{op.out}: the state {op.state} does not say how its keys are rotated"
+    if state is not None and state.rope is not None and not state.movable:
+        yield f"{op.out}: the keys of {op.state} are rotated, yet not movable"
 
 
 def _op(program: Program, op: Op) -> Iterator[str]:
@@ -84,33 +97,57 @@ def _op(program: Program, op: Op) -> Iterator[str]:
         yield f"has the width {out}"
     match op:
         case Embed():
-            yield from _weight(program, op.weight, (out, program.n_vocab))
-            if out != program.n_embd:
+            if op.by == "token":
+                yield from _weight(program, op.weight, (out, program.n_vocab))
+            elif (program.weights.get(op.weight) or (0,))[0] != out:
+                yield f"embeds positions as {out} values by {op.weight} of {program.weights.get(op.weight)}"
+            elif any(state.movable for state in program.states.values()):
+                yield "knows positions, so no layer's keys are movable"
+            if op is program.ops[0] and out != program.n_embd:
                 yield f"embeds {out} values, not {program.n_embd}"
         case MatMul():
-            yield from _weight(program, op.weight, (width[op.x], out))
-            yield from _weight(program, op.bias, (out,))
-            yield from _weight(program, op.scale, (1,))
+            yield from _matmul(program, op, width[op.x], out)
         case RmsNorm():
-            yield from _weight(program, op.weight, (op.size,))
             yield from _divides(op.size, width[op.x], "the norm's size")
-            if not (math.isfinite(op.eps) and op.eps >= 0.0):
-                yield f"eps is {op.eps}"
+            of_runs = (op.size, width[op.x] // max(1, op.size))
+            shared = op.weight is None or program.weights.get(op.weight) != of_runs
+            yield from _weight(program, op.weight, (op.size,) if shared else of_runs)
+            yield from _eps(op.eps)
+        case LayerNorm():
+            yield from _divides(op.size, width[op.x], "the norm's size")
+            of_runs = (op.size, width[op.x] // max(1, op.size))
+            shared = op.weight is None or program.weights.get(op.weight) != of_runs
+            for name in (op.weight, op.bias):
+                yield from _weight(program, name, (op.size,) if shared else of_runs)
+            yield from _eps(op.eps)
+        case L2Norm():
+            yield from _divides(op.size, width[op.x], "the norm's size")
+            yield from _eps(op.eps)
+        case Slice():
+            yield from _divides(op.size, width[op.x], "the run's size")
+            taken = out * op.size // max(1, width[op.x])
+            if op.start < 0 or op.start + taken > op.size or out * op.size != taken * width[op.x]:
+                yield f"takes {out} of {width[op.x]} values, from {op.start} on in runs of {op.size}"
         case Rope():
             yield from _divides(op.head_dim, width[op.x], "the head's width")
             yield from _rope(op.spec, op.head_dim)
             yield from _weight(program, op.spec.factors, (len(op.spec.inv_freq),))
         case Attention():
             yield from _attention(program.states, op, width)
-        case Scale() | PositionScale():
+            yield from _weight(program, op.sinks, (op.n_head,))
+        case PositionScale():
             if not math.isfinite(op.factor):
                 yield f"the factor is {op.factor}"
-            if isinstance(op, PositionScale) and op.period < 1:
-                yield f"the period is {op.period}"
+            if op.period < 1 or not 0 <= op.offset < op.period:
+                yield f"the period is {op.period}, the offset {op.offset}"
         case Softcap():
             if not (math.isfinite(op.cap) and op.cap > 0.0):
                 yield f"the cap is {op.cap}"
-    if isinstance(op, (RmsNorm, Rope, Scale, PositionScale, Softcap, SelectRows, Add, Glu)):
+        case Conv1d() | SsmScan() | GatedDelta():
+            yield from check_recurrent(program, op, width)
+    if isinstance(op, get_args(RowOp)):
+        yield from check_row_op(program, op, width)
+    if isinstance(op, (RmsNorm, LayerNorm, L2Norm, Rope, PositionScale, Softcap, SelectRows, Add)):
         for name in inputs(op):
             if width[name] != out:
                 yield f"is {out} wide, but reads {name} of {width[name]}"
@@ -128,25 +165,49 @@ def _attention(states: Mapping[str, KVState], op: Attention, width: Mapping[str,
         return
     if state.window is not None and state.window < 1:
         yield f"the window is {state.window}"
+    if state.chunked and state.window is None:
+        yield "chunks need a window"
     yield from _divides(state.n_head_kv, op.n_head, "the number of key heads")
     if state.rope is not None:
         yield from _rope(state.rope, state.head_dim)
-    expected = {
-        op.q: op.n_head * state.head_dim,
-        op.k: state.n_head_kv * state.head_dim,
-        op.v: state.n_head_kv * state.head_dim_v,
-        op.out: op.n_head * state.head_dim_v,
-    }
-    yield from (f"{name} is {width[name]} wide, must be {n}" for name, n in expected.items() if width[name] != n)
+    if (op.k is None) != (op.v is None):
+        yield "has keys without values or values without keys"
+    expected = [
+        (op.q, op.n_head * state.head_dim),
+        (op.k, state.n_head_kv * state.head_dim),
+        (op.v, state.n_head_kv * state.head_dim_v),
+        (op.out, op.n_head * state.head_dim_v),
+    ]
+    for name, n in expected:
+        if name is not None and width[name] != n:
+            yield f"{name} is {width[name]} wide, must be {n}"
+    if not (math.isfinite(op.alibi) and op.alibi >= 0.0):
+        yield f"the slopes' exponent is {op.alibi}"
     if not math.isfinite(op.scale):
         yield f"the scale is {op.scale}"
     if op.softcap is not None and not (math.isfinite(op.softcap) and op.softcap > 0.0):
         yield f"the cap is {op.softcap}"
 
 
+def _matmul(program: Program, op: MatMul, n_in: int, n_out: int) -> Iterator[str]:
+    shape = program.weights.get(op.weight, ())
+    whole = (n_in, n_out)
+    if len(shape) == 2 and shape[0] == n_in and 0 <= op.first <= shape[1] - n_out:
+        whole = (n_in, shape[1])
+    else:
+        yield from _weight(program, op.weight, whole)
+    yield from _weight(program, op.bias, whole[1:])
+    yield from _weight(program, op.scale, (1,))
+
+
+def _eps(eps: float) -> Iterator[str]:
+    if not (math.isfinite(eps) and eps >= 0.0):
+        yield f"eps is {eps}"
+
+
 def _rope(spec: RopeSpec, head_dim: int) -> Iterator[str]:
-    if not 0 < spec.n_rot <= head_dim:
-        yield f"rotates {spec.n_rot} of {head_dim} values"
+    if not (spec.n_rot > 0 and 0 <= spec.offset <= head_dim - spec.n_rot):
+        yield f"rotates {spec.n_rot} of {head_dim} values from {spec.offset} on"
     if not all(map(math.isfinite, (*spec.inv_freq, spec.magnitude))):
         yield "the rotation is not finite"
 

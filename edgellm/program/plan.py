@@ -6,10 +6,26 @@ from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from edgellm.program.ops import Add, Glu, MatMul, Op, PositionScale, RmsNorm, Rope, Scale, Softcap, inputs
+from edgellm.program.experts import MatMulExperts
+from edgellm.program.ops import (
+    Activate,
+    Add,
+    Glu,
+    L2Norm,
+    LayerNorm,
+    MatMul,
+    Mul,
+    Op,
+    PositionScale,
+    RmsNorm,
+    Rope,
+    Scale,
+    Softcap,
+    inputs,
+)
 from edgellm.program.program import Program
 
-_IN_PLACE = (Add, Glu, PositionScale, RmsNorm, Rope, Scale, Softcap)
+_IN_PLACE = (Activate, Add, Glu, L2Norm, LayerNorm, Mul, PositionScale, RmsNorm, Rope, Scale, Softcap)
 """Ops that read an element of each input for the last time before they write it."""
 
 
@@ -58,7 +74,7 @@ def plan(program: Program) -> Plan:
     backend may run them at the same time.  Where the logits are made by elementwise ops in a row, all
     of these work in the caller's array, and no slot is as wide as the vocabulary.
     """
-    lives = list(_lives(program.ops))
+    lives = list(_lives(program.ops, program.widths))
     logits = _logits_chain(lives)
     slots: list[_Slot] = []
     where: dict[str, int | None] = dict.fromkeys(logits)
@@ -76,22 +92,24 @@ def plan(program: Program) -> Plan:
     return Plan({life.name: where[life.name] for life in lives}, tuple(s.width for s in slots))
 
 
-def _lives(ops: tuple[Op, ...]) -> Iterator[_Life]:
+def _lives(ops: tuple[Op, ...], widths: Mapping[str, int]) -> Iterator[_Life]:
     instants = list(_instants(ops))
     last = {op.out: t for op, t in zip(ops, instants, strict=True)}
     for op, t in zip(ops, instants, strict=True):
         for name in inputs(op):
             last[name] = t
     for op, t in zip(ops, instants, strict=True):
-        yield _Life(t, last[op.out], op.out, inputs(op) if isinstance(op, _IN_PLACE) else ())
+        # A narrower input is read again for each of the neighbours it covers.
+        same = tuple(name for name in inputs(op) if widths[name] == widths[op.out])
+        yield _Life(t, last[op.out], op.out, same if isinstance(op, _IN_PLACE) else ())
 
 
 def _instants(ops: tuple[Op, ...]) -> Iterator[int]:
-    """Yield the instant of each op: its number, but one for all MatMuls in a row that read the same value."""
+    """Yield the instant of each op: its number, but one for all matrix products in a row of the same input."""
     t = -1
     before: Op | None = None
     for op in ops:
-        together = isinstance(op, MatMul) and isinstance(before, MatMul) and op.x == before.x
+        together = isinstance(op, (MatMul, MatMulExperts)) and type(op) is type(before) and inputs(op) == inputs(before)
         t += not together
         before = op
         yield t

@@ -9,8 +9,10 @@ from typing import Protocol
 from edgellm.dtypes import DType
 from edgellm.errors import ModelFormatError
 from edgellm.program.check import check_ops
-from edgellm.program.ops import Embed, MatMul, Op, RmsNorm, Rope
+from edgellm.program.experts import MatMulExperts, Route
+from edgellm.program.ops import Attention, LayerNorm, MatMul, Op, RmsNorm, Rope, Scale
 from edgellm.program.program import Program
+from edgellm.program.recurrent import Conv1d, GatedDelta, SsmScan
 
 _SHOWN = 10
 _VECTOR_TYPES = ("F32", "F16", "BF16")
@@ -70,14 +72,24 @@ def _vectors(op: Op) -> Iterator[str]:
     """Yield the tensors that `op` reads as plain numbers."""
     names: tuple[str | None, ...] = ()
     match op:
-        case MatMul():
+        case MatMul() | MatMulExperts():
             names = (op.bias, op.scale)
-        case RmsNorm():
+        case LayerNorm():
+            names = (op.weight, op.bias)
+        case Attention():
+            names = (op.sinks,)
+        case Route():
+            names = (op.bias,)
+        case RmsNorm() | Scale():
             names = (op.weight,)
         case Rope():
             names = (op.spec.factors,)
-        case Embed():
-            pass
+        case Conv1d():
+            names = (op.weight, op.bias)
+        case SsmScan():
+            names = (op.a, op.d, op.bias)
+        case GatedDelta():
+            names = (op.a, op.bias)
     yield from (name for name in names if name is not None)
 
 

@@ -123,7 +123,6 @@ def test_the_output_matrix_is_the_embedding_where_there_is_no_other() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"expert_count": 8}, "llama.expert_count = 8"),
         ({"attention__causal": False}, "llama.attention.causal = false"),
         ({"rope__scaling__type": "longrope"}, "llama.rope.scaling.type = 'longrope'"),
         ({"rope__scaling__type": "dynamic"}, "llama.rope.scaling.type = 'dynamic'"),
@@ -133,6 +132,11 @@ def test_what_is_not_there_is_refused_by_key_and_value(changes: dict[str, Any], 
     with pytest.raises(UnsupportedModelError) as caught:
         build(*changed(**changes))
     assert words in str(caught.value)
+
+
+def test_experts_without_a_router_are_refused() -> None:
+    with pytest.raises(ModelFormatError, match=r"llama\.expert_count = 8: the file has no router"):
+        build(*changed(expert_count=8))
 
 
 def windows(pattern: Any = None, size: int | None = 32, n_layer: int = 7, period: int = 6) -> tuple[int | None, ...]:

@@ -7,6 +7,7 @@ import pytest
 from edgellm.architectures import Params, build, names, register, registry
 from edgellm.errors import ArgumentError, ModelFormatError, UnsupportedModelError
 from edgellm.program import ProgramBuilder, Value
+from tests.support import conformance
 
 
 @pytest.fixture
@@ -19,11 +20,17 @@ def test_the_built_in_families_are_there() -> None:
     assert list(names()) == sorted(names())
 
 
-def test_an_unknown_architecture_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnsupportedModelError) as caught:
-        build({"general.architecture": "megatron"}, {})
-    assert "'megatron'" in str(caught.value)
-    assert all(name in str(caught.value) for name in names())
+def test_an_unknown_architecture_is_refused_with_the_nearest_known_one() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"general\.architecture = 'xyzzy' is not supported$"):
+        build({"general.architecture": "xyzzy"}, {})
+    with pytest.raises(UnsupportedModelError, match=f"the nearest of the {len(names())} known ones is 'qwen3moe'"):
+        build({"general.architecture": "qwen3-moe"}, {})
+
+
+def test_a_dense_architecture_refuses_experts() -> None:
+    recipe = conformance.recipe("qwen2-dense", lean=True)
+    with pytest.raises(UnsupportedModelError, match=r"qwen2\.expert_count = 8"):
+        build(recipe.metadata | {"qwen2.expert_count": 8}, recipe.tensors)
 
 
 @pytest.mark.parametrize("value", [None, 3, ["llama"], b"llama"])
@@ -44,6 +51,23 @@ def test_architectures_can_be_added_from_outside() -> None:
         program = build(metadata, {"token_embd.weight": (4, 11)})
         assert program.weights == {"token_embd.weight": (4, 11), "output.weight": (4, 11)}
         assert (program.architecture, program.n_vocab, program.n_ctx_train) == (name, 11, 9)
+
+
+@pytest.mark.usefixtures("scratch_table")
+def test_the_public_way_to_add_one() -> None:
+    import edgellm
+
+    edgellm.register_architecture("bigram", lambda p, b: b.matmul(b.select_rows(x(p, b)), "output", p.n_vocab))
+    metadata = {"general.architecture": "bigram", "bigram.embedding_length": 4, "bigram.context_length": 9}
+    assert build(metadata, {"token_embd.weight": (4, 11)}).n_vocab == 11
+    with pytest.raises(UnsupportedModelError, match=r"bigram\.expert_count = 2"):
+        build(metadata | {"bigram.expert_count": 2}, {"token_embd.weight": (4, 11)})
+    with pytest.raises(ArgumentError, match="'bigram' is registered already"):
+        edgellm.register_architecture("bigram", x, experts=True)
+
+
+def x(p: Params, b: ProgramBuilder) -> Value:
+    return b.embed("token_embd.weight", p.n_embd, p.n_vocab)
 
 
 @pytest.mark.usefixtures("scratch_table")

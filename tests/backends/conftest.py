@@ -11,7 +11,7 @@ from edgellm.backends import get_backend
 from edgellm.backends.base import Backend
 
 
-@pytest.fixture(params=["reference", "native"])
+@pytest.fixture(params=["reference", "native", "numba"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     """A backend.  A native one that has not been built is a failure only in CI."""
     if request.param == "native" and find_spec("edgellm._native") is None:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from edgellm import diagnostics
+from edgellm.backends.lowering import OP, STATE
 from edgellm.errors import BackendError
 
 Invoke = Callable[..., Result]
@@ -46,6 +47,7 @@ def test_a_backend_that_cannot_be_used_says_why(invoke: Invoke, monkeypatch: pyt
 def test_the_instruction_sets_come_from_the_native_code(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     native: Any = ModuleType("edgellm._native")
     native.cpu_info = lambda: {"isa": "avx2", "available": ["avx2", "generic"], "features": ["fma", "f16c"]}
+    native.OP_BYTES, native.STATE_BYTES = OP.itemsize, STATE.itemsize
     monkeypatch.setitem(sys.modules, "edgellm._native", native)
     rows = [line.split() for line in invoke("doctor").stdout.splitlines()]
     assert ["instruction", "set", "avx2"] in rows

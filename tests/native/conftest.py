@@ -27,19 +27,24 @@ def core() -> Any:
     pytest.skip(reason)
 
 
-@pytest.fixture(params=_HERE)
+@pytest.fixture(scope="session", params=_HERE)
 def isa(request: pytest.FixtureRequest, core: Any) -> str:
     """The name of each instruction set."""
     name: str = request.param
     return name
 
 
-@pytest.fixture
-def native(isa: str) -> Backend:
-    """A backend for each instruction set."""
+@pytest.fixture(scope="session", params=[*_HERE, "numba"])
+def native(request: pytest.FixtureRequest) -> Backend:
+    """The native backend on each instruction set, and that of Numba, whose arithmetic is the same."""
+    if request.param == "numba":
+        from edgellm.backends.numba_jit import NumbaBackend
+
+        return NumbaBackend()
+    request.getfixturevalue("core")  # Says so where it is not built.
     from edgellm.backends.native import NativeBackend
 
-    return NativeBackend(isa)
+    return NativeBackend(request.param)
 
 
 @pytest.fixture(scope="session")

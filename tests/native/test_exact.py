@@ -10,10 +10,11 @@ import pytest
 
 from edgellm.backends.base import PAGE, Backend, Executable, KVType
 from edgellm.program import Program
-from tests.support.native import N_VOCAB, TYPES, Floats, available, decoder, feed, room
+from tests.support.native import N_VOCAB, TYPES, Floats, available, decoder, feed, room, vector
 
-N = 70
-ROOM = 1100
+N = 40
+ROOM = 400
+KV_TYPES: tuple[KVType, ...] = ("f16", "f32")
 
 
 def sequence(n: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -23,26 +24,26 @@ def sequence(n: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.int32]]:
 class Compiled:
     """A decoder on one instruction set."""
 
-    def __init__(self, kind: str, isa: str, kv_type: KVType = "f16", threads: int = 1) -> None:
+    def __init__(self, kind: str, isa: str, kv_type: KVType = "f16", threads: int = 1, n: int = ROOM) -> None:
         from edgellm.backends.native import NativeBackend
 
         self.program: Program
         self.program, weights = decoder(kind)
-        options = room(self.program, n_tokens=ROOM, kv_type=kv_type, threads=threads)
+        options = room(self.program, n_tokens=n, kv_type=kv_type, threads=threads)
         self.executable: Executable = NativeBackend(isa).compile(self.program, weights, options)
 
     def run(self, *sequences: np.ndarray[Any, np.dtype[np.int32]], **how: Any) -> list[Floats]:
         return feed(self.executable, self.program, sequences, **how)
 
 
-@pytest.fixture(params=TYPES)
+@pytest.fixture(scope="module", params=TYPES)
 def kind(request: pytest.FixtureRequest) -> str:
     """The name of each tensor type with kernels."""
     name: str = request.param
     return name
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(kind: str, isa: str) -> Iterator[Compiled]:
     compiled = Compiled(kind, isa)
     yield compiled
@@ -57,26 +58,27 @@ def test_logits_look_like_logits(model: Compiled) -> None:
     assert len(np.unique(logits)) > 0.9 * logits.size
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 7, 16, 64])
-def test_chunks_of_a_prompt_do_not_matter(model: Compiled, chunk: int) -> None:
+def test_chunks_of_a_prompt_do_not_matter(model: Compiled) -> None:
     (whole,) = model.run(sequence(N))
-    (parts,) = model.run(sequence(N), chunk=chunk)
-    np.testing.assert_array_equal(parts, whole)
+    for chunk in (1, 2, 3, 4, 7, 16, 33):
+        (parts,) = model.run(sequence(N), chunk=chunk)
+        np.testing.assert_array_equal(parts, whole)
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("kv_type", KV_TYPES)
 def test_threads_do_not_matter(kind: str, isa: str, kv_type: KVType) -> None:
     results = []
     for threads in (1, 2, 3, 8):
         compiled = Compiled(kind, isa, kv_type, threads)
         results.append(compiled.run(sequence(N))[0])
-        results.append(compiled.run(sequence(N), chunk=7)[0])
+        if threads == 3:
+            results.append(compiled.run(sequence(N), chunk=7)[0])
         compiled.executable.close()
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("kv_type", KV_TYPES)
 def test_the_instruction_set_does_not_matter(kind: str, core: Any, kv_type: KVType) -> None:
     results = []
     for name in available():
@@ -94,7 +96,7 @@ def test_neighbours_and_page_numbers_do_not_matter(model: Compiled) -> None:
     rng = np.random.default_rng(1)
     counts = [-(-n // PAGE) for n in lengths]
     scattered = np.split(rng.permutation(ROOM // PAGE)[: sum(counts)], np.cumsum(counts)[:-1])
-    for chunk in (None, 1, 16):
+    for chunk in (None, 16):
         for pages in (None, scattered):
             for found, expected in zip(model.run(*sequences, chunk=chunk, pages=pages), alone, strict=True):
                 np.testing.assert_array_equal(found, expected)
@@ -110,14 +112,13 @@ def test_a_prefix_in_another_order_of_steps_does_not_matter(model: Compiled) -> 
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("kind", ["F16", "Q4_K"])
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
-def test_contexts_of_many_spans_do_not_depend_on_who_walks_them(isa: str, kind: str, kv_type: KVType) -> None:
-    n = 1090 if isa != "generic" else 600
-    one, many = Compiled(kind, isa, kv_type, 1), Compiled(kind, isa, kv_type, 5)
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_contexts_of_many_spans_do_not_depend_on_who_walks_them(isa: str, kv_type: KVType) -> None:
+    n = 290 if isa == "generic" else 1050
+    one, many = (Compiled("Q4_K", isa, kv_type, threads, n) for threads in (1, 5))
     (expected,) = one.run(sequence(n))
-    for compiled, chunk in ((one, 64), (many, None), (many, 100)):
-        np.testing.assert_array_equal(compiled.run(sequence(n), chunk=chunk)[0], expected)
+    for chunk in (None, 100):
+        np.testing.assert_array_equal(many.run(sequence(n), chunk=chunk)[0], expected)
     for compiled in (one, many):
         last = compiled.run(sequence(n)[-20:], start=n - 20, chunk=1, pages=[np.arange(-(-n // PAGE))])[0]
         np.testing.assert_array_equal(last, expected[-20:])
@@ -126,40 +127,36 @@ def test_contexts_of_many_spans_do_not_depend_on_who_walks_them(isa: str, kind: 
 
 def test_what_earlier_sequences_left_behind_does_not_matter(model: Compiled) -> None:
     (expected,) = model.run(sequence(N))
-    model.run(sequence(ROOM // 2, 3))
+    model.run(sequence(100, 3))
     np.testing.assert_array_equal(model.run(sequence(N))[0], expected)
-    np.testing.assert_array_equal(model.run(sequence(N), pages=[np.arange(20, 25)])[0], expected)
+    np.testing.assert_array_equal(model.run(sequence(N), pages=[np.arange(20, 23)])[0], expected)
 
 
 def test_copied_pages_are_the_pages(model: Compiled) -> None:
     tokens = sequence(N)
     (expected,) = model.run(tokens)
     for group in range(len(model.program.windows)):
-        model.executable.copy_pages(group, [(0, 30), (1, 31), (2, 32), (3, 33)])
+        model.executable.copy_pages(group, [(0, 20), (1, 21)])
     model.run(sequence(N, 9))
-    (found,) = model.run(tokens[64:], start=64, pages=[[30, 31, 32, 33, 34]])
-    np.testing.assert_array_equal(found, expected[64:])
+    (found,) = model.run(tokens[32:], start=32, pages=[[20, 21, 22]])
+    np.testing.assert_array_equal(found, expected[32:])
 
 
 def test_turned_keys_are_equal_on_every_instruction_set(core: Any) -> None:
-    results = []
+    results: dict[str, Floats] = {}
     for name in available():
-        for kv_type in ("f16", "f32"):
-            compiled = Compiled("F16", name, "f16" if kv_type == "f16" else "f32", 2)
+        for kv_type in KV_TYPES:
+            compiled = Compiled("F16", name, kv_type, 2)
             compiled.run(sequence(48))
-            for group in range(2):
+            for group in range(len(compiled.program.windows)):
                 compiled.executable.rotate_keys(group, [1, 2], -16)
-            results.append(compiled.run(sequence(10, 4), start=48, pages=[[0, 1, 2, 3]])[0])
+            (found,) = compiled.run(sequence(10, 4), start=48, pages=[[0, 1, 2, 3]])
             compiled.executable.close()
-    for result in results[2:]:
-        np.testing.assert_array_equal(result, results[(len(results) - 1) % 2] if False else result)
-    for a, b in zip(results[0::2], results[2::2], strict=False):
-        np.testing.assert_array_equal(a, b)
+            np.testing.assert_array_equal(found, results.setdefault(kv_type, found))
 
 
 def test_a_token_that_is_not_a_number_spoils_what_follows_and_nothing_before(isa: str) -> None:
     from edgellm.backends.native import NativeBackend
-    from tests.support.native import vector
 
     program, weights = decoder("Q4_K")
     table = np.random.default_rng(3).standard_normal((N_VOCAB, 256)).astype(np.float32)
@@ -167,8 +164,8 @@ def test_a_token_that_is_not_a_number_spoils_what_follows_and_nothing_before(isa
     backend: Backend = NativeBackend(isa)
     executable = backend.compile(program, weights | {"embed": vector(table)}, room(program, n_tokens=ROOM, threads=2))
     tokens = np.where(sequence(N) == 50, 51, sequence(N)).astype(np.int32)
-    tokens[40] = 50
+    tokens[25] = 50
     (logits,) = feed(executable, program, [tokens])
-    assert np.isfinite(logits[:40]).all()
-    assert np.isnan(logits[40:]).all()
+    assert np.isfinite(logits[:25]).all()
+    assert np.isnan(logits[25:]).all()
     executable.close()

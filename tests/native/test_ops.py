@@ -108,8 +108,8 @@ def test_glu(native: Backend, reference: Backend, activation: str, width: int) -
     probe = Probe.of([gate, up], lambda p, v: p.glu(v[0], v[1], "silu" if activation == "silu" else "gelu"))
     found, expected = both(probe, native, reference)
     if activation == "silu":
-        # exp to within two units, then sum, quotient and product.  Far below zero the kernel holds exp at e^88.7,
-        # and 1 + tanh of the reference cancels to a unit of float64.
+        # exp to within two units, then sum, quotient and product.  Below -88.4 the kernel's exp is
+        # infinite and the result zero; 1 + tanh of the reference cancels to a unit of float64.
         allowed = 8 * UNIT * np.abs(expected) + np.abs(gate * up) * 2.0**-52 + TINY
     else:
         # 1 + tanh cancels for negative gates: the error of tanh, a few units of one, counts in full.

@@ -7,6 +7,7 @@ change its logits.  The golden logits were measured with llama.cpp at float32 on
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,12 +16,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from edgellm import dtypes
 from edgellm.backends.base import Weight
 
 DATA = Path(__file__).parents[1] / "data" / "conformance"
 NAMES = tuple(sorted(path.stem for path in (DATA / "recipes").glob("*.json")))
+SHARED = Path(os.environ.get("EDGELLM_VECTORS") or Path(__file__).parents[3] / "shared") / "conformance"
+"""The same for every architecture there is; not a part of this repository."""
 N_TOKENS = 40
 
 _SEED = 20261130
@@ -47,9 +51,9 @@ class Recipe:
         return {name: as_weight(self.array(name)) for name in self.tensors}
 
 
-def recipe(name: str, *, lean: bool = False) -> Recipe:
+def recipe(name: str, *, lean: bool = False, folder: Path = DATA) -> Recipe:
     """Load one recipe."""
-    raw = json.loads((DATA / ("lean" if lean else "recipes") / f"{name}.json").read_text())
+    raw = json.loads((folder / ("lean" if lean else "recipes") / f"{name}.json").read_text())
     return Recipe(
         {key: value for key, _, value in raw["kv"]},
         {key: kind for key, kind, _ in raw["kv"]},
@@ -59,10 +63,19 @@ def recipe(name: str, *, lean: bool = False) -> Recipe:
 
 
 @cache
-def golden(name: str) -> npt.NDArray[np.float32]:
+def golden(name: str, folder: Path = DATA) -> npt.NDArray[np.float32]:
     """Return the reference logits ``[40, n_vocab]`` of one model."""
-    with np.load(DATA / "golden.npz") as archive:
+    with np.load(folder / "golden.npz") as archive:
         return np.asarray(archive[name])
+
+
+def need_shared() -> None:
+    """Skip the test where the shared recipes are not there; in CI (environment variable CI) it fails."""
+    if not SHARED.is_dir():
+        reason = f"no conformance recipes in {SHARED}: set EDGELLM_VECTORS"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 def tokens() -> npt.NDArray[np.int32]:

@@ -123,6 +123,9 @@ class FakeExecutable:
         for page in pages:
             self.cells[group][page] = [(token, at + delta) for token, at in self.cells[group][page]]
 
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        raise AssertionError("there are no recurrent states")
+
     def cancel(self) -> None:
         self.cancels += 1
         self._cancelled.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,11 +34,27 @@ HALVES = {
     "Q4_K": (0, 2),
     "Q5_K": (0, 2),
     "Q6_K": (208,),
+    "IQ1_S": (0,),
+    "IQ2_XXS": (0,),
+    "IQ2_XS": (0,),
+    "IQ2_S": (0,),
+    "IQ3_XXS": (0,),
+    "IQ3_S": (0,),
+    "IQ4_NL": (0,),
+    "IQ4_XS": (0,),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
+    "Q1_0": (0,),
+    "Q2_0": (0,),
 }
 """Where a block of each type keeps its half-precision scales."""
 
 FLOATS = ("F32", "F16", "BF16")
-TYPES = (*FLOATS, *HALVES)
+BLOCKS = (*HALVES, "IQ1_M", "MXFP4", "NVFP4")
+TYPES = (*FLOATS, *BLOCKS)
+
+NOT_IN_GGUF_PY = ("Q1_0", "Q2_0")
+"""Types that gguf-py does not dequantize, and so the reference backend neither."""
 
 
 def available() -> list[str]:
@@ -63,7 +80,17 @@ def random_rows(name: str, n_in: int, n_out: int, seed: int, spread: float = 0.0
 def _random_blocks(name: str, n_in: int, n_out: int, rng: np.random.Generator, scale: float) -> npt.NDArray[np.uint8]:
     kind = dtypes.by_name(name)
     blocks = rng.integers(0, 256, (n_out, n_in // kind.block, kind.nbytes), np.uint8)
-    for at in HALVES[name]:
+    power = math.log2(scale)
+    if name == "MXFP4":  # exponents
+        blocks[..., 0] = np.clip(np.rint(power) + rng.integers(126, 129, blocks.shape[:2]), 0, 254)
+    elif name == "NVFP4":  # four bits of exponent, three of mantissa
+        blocks[..., :4] = np.clip(np.rint(8 * power) + rng.integers(48, 65, (*blocks.shape[:2], 4)), 1, 126)
+    elif name == "IQ1_M":  # a half spread over the top bits of four words
+        halves = (scale * rng.standard_normal(blocks.shape[:2])).astype(np.float16).view(np.uint16)
+        for i in range(4):
+            top = blocks[..., 49 + 2 * i]
+            top[:] = (top & 15) | ((halves >> (4 * i)) << 4).astype(np.uint8)
+    for at in HALVES.get(name, ()):
         halves = (scale * rng.standard_normal(blocks.shape[:2])).astype(np.float16)
         blocks[..., at : at + 2] = halves[..., None].view(np.uint8)
     return blocks.reshape(n_out, -1)
@@ -76,10 +103,25 @@ def _spread(name: str) -> float:
 
 
 def dequantize(name: str, rows: npt.NDArray[np.uint8]) -> Floats:
-    """Return what gguf-py makes of rows of bytes."""
+    """Return what gguf-py makes of rows of bytes; ggml, for the types that gguf-py lacks."""
     from gguf import GGMLQuantizationType, quants
 
+    if name in NOT_IN_GGUF_PY:
+        return _few_bits(name, rows)
     return np.asarray(quants.dequantize(rows, GGMLQuantizationType[name]), np.float32)
+
+
+def _few_bits(name: str, rows: npt.NDArray[np.uint8]) -> Floats:
+    """Return the values of Q1_0 and Q2_0: a scale, then codes from the lowest bits up.
+
+    As ggml's dequantize_row_q1_0 and dequantize_row_q2_0 have it: a bit is -d or d, two bits are (code - 1) * d.
+    """
+    kind = dtypes.by_name(name)
+    blocks = rows.reshape(-1, kind.nbytes)
+    bits = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little").reshape(len(blocks), kind.block, -1).astype(np.int32)
+    codes = 2 * bits[..., 0] - 1 if name == "Q1_0" else bits[..., 0] + 2 * bits[..., 1] - 1
+    scales = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+    return np.asarray(scales * codes.astype(np.float32), np.float32).reshape(len(rows), -1)
 
 
 def weight(name: str, n_in: int, n_out: int, seed: int) -> Weight:
@@ -190,12 +232,13 @@ def feed(
     return [np.concatenate(part) for part in parts]
 
 
-N_VOCAB, N_EMBD, N_FF = 99, 256, 512
+N_VOCAB, N_EMBD, N_FF = 99, 256, 256
 
 
+@cache
 def decoder(kind: str, seed: int = 1) -> tuple[Program, dict[str, Weight]]:
     """Return two layers of a model with all matrices of one type; the second has a window of 20 and a score cap."""
-    n_head, n_head_kv, head_dim, head_dim_v = 4, 2, 64, 128
+    n_head, n_head_kv, head_dim, head_dim_v = 4, 2, 32, 64
     spec = RopeSpec(tuple(10000.0 ** (-i / 16) for i in range(16)), "neox")
     builder = ProgramBuilder("decoder", {"layer0.q.bias": (n_head * head_dim,)})
     x = builder.embed("embed", N_EMBD, N_VOCAB)

@@ -14,7 +14,8 @@ from edgellm.program import Program
 def options_for(program: Program, n_tokens: int, kv_type: KVType = "f32", threads: int = 1) -> CompileOptions:
     """Return options with room for one sequence of `n_tokens` in every group of layers."""
     n_pages = -(-n_tokens // PAGE)
-    return CompileOptions((n_pages,) * len(program.windows), n_tokens, kv_type, threads)
+    n_slots = 1 if program.recurrent else 0
+    return CompileOptions((n_pages,) * len(program.windows), n_tokens, kv_type, threads, n_slots)
 
 
 def linear_table(program: Program, n_tokens: int) -> list[npt.NDArray[np.int32]]:
@@ -34,6 +35,7 @@ def run_tokens(
     logits = []
     for start in range(0, len(ids), chunk):
         part = ids[start : start + chunk]
-        segment = Segment(start, len(part), linear_table(program, start + len(part)))
+        slot = 0 if program.recurrent else -1
+        segment = Segment(start, len(part), linear_table(program, start + len(part)), slot)
         logits.append(executable.step(Batch(part, [segment], np.arange(len(part), dtype=np.int32))))
     return np.concatenate(logits)

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgellm import dtypes
 from edgellm.gguf import ValueType, write
-from tests.support.conformance import recipe
+from tests.support.conformance import DATA, recipe
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
@@ -54,13 +54,19 @@ def first_piece() -> int:
 
 
 def write_tiny(
-    path: Path, *, family: str = "llama", vocab: dict[str, Any] | None = None, n_layer: int = 2, **metadata: Any
+    path: Path,
+    *,
+    family: str = "llama",
+    vocab: dict[str, Any] | None = None,
+    n_layer: int = 2,
+    folder: Path = DATA,
+    **metadata: Any,
 ) -> Path:
     """Write a model of one or two layers of float32 weights; without `vocab` it has 128 ids and no vocabulary.
 
     Keywords replace metadata keys, with ``__`` for the dots; None removes one.
     """
-    model = recipe(f"{family}-dense", lean=True)
+    model = recipe(f"{family}-dense", lean=True, folder=folder)
     pairs: dict[str, Any] = {key: _typed(model.kinds[key], value) for key, value in model.metadata.items()}
     n_vocab = 128
     if vocab is not None:

@@ -1,0 +1,93 @@
+/* Block types whose four-bit codes stand for one of sixteen values; see quants.h for what a type gives.
+ *
+ * The FP4 values are doubled to make them integers, and shifted by 12 to keep them unsigned; their scales are
+ * halved instead.
+ */
+#ifndef EDGE_QUANTS_CODEBOOK_H
+#define EDGE_QUANTS_CODEBOOK_H
+
+#include "quants.h"
+
+/* Where signed bytes are stored plus 128, these come out of the table that way. */
+enum { IQ4_OFF = SIGNED_AS_UNSIGNED ? 128 : 0 };
+#define IQ4(x) (uint8_t)((x) + IQ4_OFF)
+static const uint8_t iq4_values[16] = {
+    IQ4(-127), IQ4(-104), IQ4(-83), IQ4(-65), IQ4(-49), IQ4(-35), IQ4(-22), IQ4(-10),
+    IQ4(1),    IQ4(13),   IQ4(25),  IQ4(38),  IQ4(53),  IQ4(69),  IQ4(89),  IQ4(113)};
+static const uint8_t fp4_values[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+enum { iq4_nl_SUB = 1, iq4_nl_MIN = 0, iq4_nl_OFF = IQ4_OFF, iq4_nl_SIGNED = !IQ4_OFF };
+INLINE vb iq4_nl_load(const uint8_t *row, int b) {
+    return vb_lut16(vb_nibbles(row + (size_t)b * 18 + 2), iq4_values);
+}
+INLINE void iq4_nl_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
+    (void)wm;
+    block_halves(row, (size_t)b * 18, 18, n, ws);
+}
+
+enum { iq4_xs_SUB = 1, iq4_xs_MIN = 0, iq4_xs_OFF = IQ4_OFF, iq4_xs_SIGNED = !IQ4_OFF };
+INLINE vb iq4_xs_load(const uint8_t *row, int b) {
+    return vb_lut16(vb_nibbles(row + (size_t)(b >> 3) * 136 + 8 + 16 * (b & 7)), iq4_values);
+}
+INLINE void iq4_xs_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
+    (void)wm;
+    size_t at = (size_t)(b >> 3) * 136;
+    uint32_t word[LANES], pair[LANES]; /* of each row: the low four bits of eight scales, their high two */
+    for (int r = 0; r < LANES; r++) {
+        uint16_t h;
+        memcpy(&h, row[r] + at + 2, sizeof h);
+        memcpy(&word[r], row[r] + at + 4, sizeof word[r]);
+        pair[r] = (uint32_t)h << 4;
+    }
+    vf d = halves_at(row, at);
+    vi low = vi_load(word), high = vi_load(pair);
+    for (int i = 0; i < n; i++) {
+        vi x = vi_and(vi_shr_by(low, 4 * i), vi_set1(15));
+        vi y = vi_and(vi_shr_by(high, 2 * i), vi_set1(48));
+        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(vi_add(vi_or(x, y), vi_set1(-32)))));
+    }
+}
+
+/* E8M0: 2^(e - 127), here halved, down to a subnormal; the largest is a number too. */
+INLINE vf e8m0_halved(const uint8_t e[16]) {
+    vf x = vf_mul(vf_shift_exponent(vi_add(vi_from_u8(e), vi_set1(-127))), vf_set1(0.5f));
+    return vf_max(vf_set1(0x1p-128f), vf_min(vf_set1(0x1p127f), x));
+}
+
+enum { mxfp4_SUB = 1, mxfp4_MIN = 0, mxfp4_OFF = 12, mxfp4_SIGNED = 0 };
+INLINE vb mxfp4_load(const uint8_t *row, int b) {
+    return vb_lut16(vb_nibbles(row + (size_t)b * 17 + 1), fp4_values);
+}
+INLINE void mxfp4_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
+    (void)wm;
+    uint8_t e[8][LANES];
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < LANES; r++) e[i][r] = row[r][(size_t)(b + i) * 17];
+    for (int i = 0; i < n; i++) vf_store(ws + i * LANES, e8m0_halved(e[i]));
+}
+
+/* E4M3 without a sign, here halved: by byte, whose top bit means nothing but that 0x7F is zero and 0xFF is not. */
+#define E4M3_SEVEN(u) 8 * (u), 9 * (u), 10 * (u), 11 * (u), 12 * (u), 13 * (u), 14 * (u)
+#define E4M3_ROW(u) E4M3_SEVEN(u), 15 * (u)
+#define E4M3(last)                                                                                                  \
+    0.0f, 0x1p-10f, 0x2p-10f, 0x3p-10f, 0x4p-10f, 0x5p-10f, 0x6p-10f, 0x7p-10f, E4M3_ROW(0x1p-10f),                 \
+        E4M3_ROW(0x1p-9f), E4M3_ROW(0x1p-8f), E4M3_ROW(0x1p-7f), E4M3_ROW(0x1p-6f), E4M3_ROW(0x1p-5f),              \
+        E4M3_ROW(0x1p-4f), E4M3_ROW(0x1p-3f), E4M3_ROW(0x1p-2f), E4M3_ROW(0x1p-1f), E4M3_ROW(1.0f), E4M3_ROW(2.0f), \
+        E4M3_ROW(4.0f), E4M3_ROW(8.0f), E4M3_SEVEN(16.0f), last
+static const float e4m3_halved[256] = {E4M3(0.0f), E4M3(240.0f)};
+
+/* Blocks of 64: four E4M3 scales, then eight bytes for each 16 weights. */
+enum { nvfp4_SUB = 2, nvfp4_MIN = 0, nvfp4_OFF = 12, nvfp4_SIGNED = 0 };
+INLINE vb nvfp4_load(const uint8_t *row, int b) {
+    const uint8_t *p = row + (size_t)(b >> 1) * 36 + 4 + 16 * (b & 1);
+    return vb_lut16(vb_swap_middle(vb_nibbles(p)), fp4_values);
+}
+INLINE void nvfp4_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
+    (void)wm;
+    for (int i = 0; i < 2 * n; i++) {
+        size_t at = (size_t)((2 * b + i) >> 2) * 36 + (size_t)(i & 3);
+        for (int r = 0; r < LANES; r++) ws[i * LANES + r] = e4m3_halved[row[r][at]];
+    }
+}
+
+#endif

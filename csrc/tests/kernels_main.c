@@ -1,0 +1,303 @@
+/* Runs every kernel of one instruction set on pseudo-random inputs and prints a hash of each result.
+ *
+ * Built once per instruction set with EDGE_ISA_NAME; equal output means equal bits.  Any NaN counts as the
+ * same NaN: which one comes out is the processor's business.  Buffers have exactly the size that kernels.h
+ * allows, so that a memory checker sees every step beyond.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../kernels/kernels.h"
+#include "../trig.h"
+
+#define PASTE_(a, b) a##_##b
+#define PASTE(a, b) PASTE_(a, b)
+void PASTE(edge_kernels, EDGE_ISA_NAME)(edge_kernels *table);
+
+static edge_kernels kernels;
+static uint64_t state = 88172645463325252u, hash = 14695981039346656037u;
+static size_t n_nan; /* in this report: a result made of them would prove nothing */
+
+static uint32_t next(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 16);
+}
+
+static void *room(size_t bytes) {
+    void *p;
+    if (posix_memalign(&p, 64, bytes ? bytes : 1)) exit(2);
+    memset(p, 0, bytes ? bytes : 1);
+    return p;
+}
+
+static void absorb(const void *data, size_t n) {
+    const uint8_t *p = data;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 1099511628211u;
+}
+
+static void absorb_floats(const float *x, size_t n) {
+    static const float nan_bits = NAN;
+    for (size_t i = 0; i < n; i++) {
+        n_nan += isnan(x[i]) != 0;
+        absorb(isnan(x[i]) ? &nan_bits : &x[i], sizeof *x);
+    }
+}
+
+static void report(const char *name, int detail) {
+    printf("%s %d %016llx", name, detail, (unsigned long long)hash);
+    if (n_nan) printf(" with %zu NaN", n_nan);
+    printf("\n");
+    n_nan = 0;
+    hash = 14695981039346656037u;
+}
+
+/* About normal, with a size that differs from run to run. */
+static float value(void) {
+    float x = 0.0f;
+    for (int i = 0; i < 4; i++) x += (float)(next() & 0xFFFF) / 65536.0f - 0.5f;
+    return x;
+}
+
+static float *floats(size_t n, float size) {
+    float *p = room(n * sizeof *p);
+    for (size_t i = 0; i < n; i++) p[i] = value() * size;
+    return p;
+}
+
+/* What rounding and comparing go wrong with. */
+static const float odd[] = {0.0f, -0.0f, 1e-45f, -1e-40f, 1e-38f, 3e-37f, 0.5f, 1.5f, 2.5f, -2.5f, 0.34999f, 0.35f, 19.9f, 20.1f,
+                            88.7f, -87.3f, -87.31f, 104.0f, -200.0f, 6.1e-5f, 5.9e-8f, 65504.0f, 65520.0f, 3.4e38f, INFINITY,
+                            -INFINITY, NAN, 127.5f, -1.0f, 1.0f};
+enum { N_ODD = sizeof odd / sizeof *odd };
+
+static const struct {
+    int type, block, bytes, halves[2];
+} types[] = {{EDGE_F32, 1, 4, {-1, -1}},       {EDGE_F16, 1, 2, {-1, -1}},      {EDGE_BF16, 1, 2, {-1, -1}},
+             {EDGE_Q4_0, 32, 18, {0, -1}},     {EDGE_Q4_1, 32, 20, {0, 2}},     {EDGE_Q5_0, 32, 22, {0, -1}},
+             {EDGE_Q5_1, 32, 24, {0, 2}},      {EDGE_Q8_0, 32, 34, {0, -1}},    {EDGE_Q2_K, 256, 84, {80, 82}},
+             {EDGE_Q3_K, 256, 110, {108, -1}}, {EDGE_Q4_K, 256, 144, {0, 2}},   {EDGE_Q5_K, 256, 176, {0, 2}},
+             {EDGE_Q6_K, 256, 210, {208, -1}}, {EDGE_IQ2_XXS, 256, 66, {0, -1}}, {EDGE_IQ2_XS, 256, 74, {0, -1}},
+             {EDGE_IQ2_S, 256, 82, {0, -1}},   {EDGE_IQ3_XXS, 256, 98, {0, -1}}, {EDGE_IQ3_S, 256, 110, {0, -1}},
+             {EDGE_IQ1_S, 256, 50, {0, -1}},   {EDGE_IQ1_M, 256, 56, {-1, -1}},  {EDGE_IQ4_NL, 32, 18, {0, -1}},
+             {EDGE_IQ4_XS, 256, 136, {0, -1}}, {EDGE_TQ1_0, 256, 54, {52, -1}},  {EDGE_TQ2_0, 256, 66, {64, -1}},
+             {EDGE_MXFP4, 32, 17, {-1, -1}},   {EDGE_NVFP4, 64, 36, {-1, -1}},   {EDGE_Q1_0, 128, 18, {0, -1}},
+             {EDGE_Q2_0, 64, 18, {0, -1}}};
+enum { N_TYPES = sizeof types / sizeof *types };
+
+/* Random bytes; scales are halves between 2^-6 and 2^-2, unless `wild`. */
+static uint8_t *weights(int t, size_t rows, size_t n_in, int wild) {
+    size_t blocks = rows * n_in / (size_t)types[t].block, bytes = blocks * (size_t)types[t].bytes;
+    uint8_t *p = room(bytes);
+    for (size_t i = 0; i < bytes; i++) p[i] = (uint8_t)next();
+    for (size_t b = 0; b < blocks && !wild; b++) {
+        uint8_t *at = p + b * (size_t)types[t].bytes;
+        if (types[t].type == EDGE_F32) {
+            float x = value();
+            memcpy(at, &x, sizeof x);
+        } else if (types[t].block == 1) { /* an exponent around that of one */
+            at[1] = (uint8_t)((at[1] & 0x83) | (types[t].type == EDGE_F16 ? 0x30 : 0x3C));
+        }
+        if (types[t].type == EDGE_MXFP4) at[0] = (uint8_t)(120 + (at[0] & 7));
+        if (types[t].type == EDGE_IQ1_M) at[55] = (uint8_t)(0x20 | (at[55] & 0x0F)); /* the exponent's top bits */
+        for (int i = 0; i < 2; i++) {
+            uint32_t bits = next();
+            if (types[t].halves[i] >= 0) at[types[t].halves[i] + 1] = (uint8_t)((0x24 + (bits & 15)) | (bits & 0x80));
+        }
+    }
+    return p;
+}
+
+static edge_act activations(const float *x, int rows, int n_in) {
+    size_t r = (size_t)rows, nb = (size_t)n_in / 32;
+    edge_act act = {room(r * nb * 32), room(r * nb * 8), room(r * nb * 4), room(r * nb * 8), room(r * nb * 8), (int)nb};
+    for (int i = 0; i < rows; i++) kernels.quantize(x + (size_t)i * (size_t)n_in, i, 0, (int)nb, &act);
+    return act;
+}
+
+static void forget(edge_act *act) {
+    free(act->q);
+    free(act->d);
+    free(act->sum32);
+    free(act->sum16);
+    free(act->isum16);
+}
+
+static void run_quantize(void) {
+    enum { ROWS = 40, N = 256 };
+    float *x = floats(ROWS * N, 1.0f);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < N; i++) x[r * N + i] = ldexpf(x[r * N + i], r * 6 - 130);
+    edge_act act = activations(x, ROWS, N);
+    absorb(act.q, ROWS * N);
+    absorb(act.isum16, ROWS * N / 16 * 4);
+    absorb_floats(act.d, ROWS * N / 16);
+    absorb_floats(act.sum16, ROWS * N / 16);
+    absorb_floats(act.sum32, ROWS * N / 32);
+    report("quantize", N);
+    forget(&act);
+    for (int r = 0; r < ROWS; r++) x[r * N + (r * 37) % N] = odd[r % N_ODD];
+    act = activations(x, ROWS, N);
+    absorb_floats(act.d, ROWS * N / 16); /* bytes of a run with a NaN scale are free */
+    report("quantize-odd", N);
+    forget(&act);
+    free(x);
+}
+
+static void run_matmul(int t) {
+    static const int rows_of[] = {1, 2, 5, 17};
+    int n_out = 39, n_in = types[t].block == 1 ? 100 : 2 * 256 + (types[t].block == 32 ? 96 : 0);
+    for (int i = 0; i < 4; i++) {
+        int rows = rows_of[i], act_in = types[t].block == 1 ? 0 : n_in;
+        uint8_t *data = weights(t, (size_t)n_out, (size_t)n_in, 0);
+        float *x = floats((size_t)(rows * n_in), 3.0f), *bias = floats((size_t)n_out, 1.0f), scale = 0.7f;
+        float *out = room((size_t)(rows * n_out) * sizeof *out);
+        edge_act act = activations(x, rows, act_in);
+        void *scratch = room(edge_tile_bytes(act_in));
+        edge_matrix w = {data, (size_t)(n_in / types[t].block * types[t].bytes), n_in, n_out, i & 1 ? &scale : NULL,
+                         i & 2 ? bias : NULL};
+        kernels.matmul[types[t].type](&w, x, &act, rows, out, 1, 3, scratch);
+        kernels.matmul[types[t].type](&w, x, &act, rows, out, 0, 1, scratch);
+        absorb_floats(out, (size_t)(rows * n_out));
+        report("matmul", 100 * types[t].type + rows);
+        forget(&act);
+        free(data), free(x), free(bias), free(out), free(scratch);
+    }
+}
+
+static void run_dequantize(int t) {
+    for (int wild = 0; wild < 2; wild++) {
+        int n = types[t].block == 1 ? 1000 : 256 * 9;
+        uint8_t *row = weights(t, 1, (size_t)n, wild);
+        float *out = room((size_t)n * sizeof *out);
+        kernels.dequantize[types[t].type](row, out, n);
+        absorb_floats(out, (size_t)n);
+        report(wild ? "dequantize-wild" : "dequantize", types[t].type);
+        free(row), free(out);
+    }
+}
+
+static void run_rows(int n) {
+    size_t count = (size_t)n;
+    float *x = floats(count, 8.0f), *y = floats(count, 2.0f), *cs = floats(count, 1.0f), *out = room(count * sizeof *out);
+    for (int i = 0; i < n && i < N_ODD && n > 64; i++) x[i] = odd[i];
+    for (int gelu = 0; gelu < 2; gelu++) {
+        kernels.glu(x, y, out, count, gelu);
+        absorb_floats(out, count);
+        report(gelu ? "gelu" : "silu", n);
+    }
+    kernels.softcap(x, out, count, 30.0f);
+    absorb_floats(out, count);
+    report("softcap", n);
+    kernels.add(x, y, out, count);
+    kernels.scale(out, out, count, 0.3f);
+    absorb_floats(out, count);
+    report("add-scale", n);
+    kernels.rms_norm(y, n & 1 ? NULL : cs, out, n, n, 1e-6f);
+    absorb_floats(out, count);
+    report("rms_norm", n);
+    for (int neox = 0; neox < 2 && n > 3; neox++) {
+        memcpy(out, y, count * sizeof *out);
+        kernels.rope(y, cs, out, 1, n, n / 2 / 2 * 2, neox);
+        absorb_floats(out, count);
+        report(neox ? "rope-neox" : "rope", n);
+    }
+    free(x), free(y), free(cs), free(out);
+}
+
+static void run_attention(int f32, int dim, int dim_v, int window, float softcap) {
+    enum { TOKENS = 600, HEADS = 2, PAGES = (TOKENS + 15) / 16 };
+    size_t element = f32 ? 4 : 2, rows = (size_t)PAGES * EDGE_PAGE * HEADS;
+    void *keys = room(rows * (size_t)dim * element), *values = room(rows * (size_t)dim_v * element);
+    memset(keys, 0xFF, rows * (size_t)dim * element); /* what is not stored is NaN */
+    memset(values, 0xFF, rows * (size_t)dim_v * element);
+    int32_t pages[PAGES];
+    for (int i = 0; i < PAGES; i++) pages[i] = (i * 11 + 5) % PAGES;
+    edge_kv kv = {keys, values, pages, HEADS, dim, dim_v, window, 0.2f, softcap};
+    for (int t = 0; t < TOKENS - 3; t++) {
+        float *k = floats((size_t)(HEADS * dim), 2.0f), *v = floats((size_t)(HEADS * dim_v), 2.0f);
+        kernels.kv_store[f32](k, v, &kv, pages[t / 16], t % 16);
+        free(k), free(v);
+    }
+    float *cs = floats((size_t)dim, 1.0f);
+    for (int i = 0; i < 4; i++) kernels.kv_rotate[f32](&kv, pages[8 + i], cs, dim / 4 * 2, i & 1);
+    float *scratch = room((size_t)EDGE_QUERIES * (size_t)(EDGE_SPAN + dim_v) * sizeof *scratch);
+    for (int n = 1; n <= EDGE_QUERIES; n++) {
+        float *q = floats((size_t)(n * dim), 1.0f), *acc = room((size_t)(n * dim_v) * sizeof *acc);
+        float *out = room((size_t)dim_v * sizeof *out);
+        const float *query[EDGE_QUERIES];
+        float *to[EDGE_QUERIES];
+        int first[EDGE_QUERIES], last[EDGE_QUERIES];
+        edge_part part[EDGE_QUERIES];
+        for (int i = 0; i < n; i++) {
+            query[i] = q + i * dim;
+            to[i] = acc + i * dim_v;
+            last[i] = TOKENS - 4 - 13 * i;
+            first[i] = window && last[i] >= window ? last[i] - window + 1 : 0;
+            part[i] = (edge_part){0.0f, -1.0f};
+        }
+        for (int span = 0; span * EDGE_SPAN < TOKENS; span++)
+            kernels.attend[f32](&kv, n & 1, n, query, first, last, span, part, to, scratch);
+        for (int i = 0; i < n; i++) {
+            kernels.finish(&part[i], to[i], out, dim_v);
+            absorb_floats(out, (size_t)dim_v);
+        }
+        free(q), free(acc), free(out);
+    }
+    report(f32 ? "attend-f32" : "attend-f16", 1000 * dim + dim_v);
+    free(keys), free(values), free(cs), free(scratch);
+}
+
+/* Which half a float becomes, and what a turn makes of it. */
+static void run_store(void) {
+    enum { DIM = 40 };
+    uint16_t keys[DIM * EDGE_PAGE], values[DIM * EDGE_PAGE];
+    memset(keys, 0, sizeof keys);
+    memset(values, 0, sizeof values);
+    edge_kv kv = {keys, values, NULL, 1, DIM, DIM, 0, 1.0f, 0.0f};
+    for (int t = 0; t < EDGE_PAGE; t++) {
+        float *k = floats(DIM, ldexpf(1.0f, 2 * t - 26)), *v = floats(DIM, ldexpf(1.0f, 1 - t));
+        for (int i = 0; i < DIM; i++) v[i] = t == 3 ? odd[i % N_ODD] : v[i];
+        kernels.kv_store[0](k, v, &kv, 0, t);
+        free(k), free(v);
+    }
+    absorb(values, sizeof values);
+    report("store", DIM);
+    float *cs = floats(DIM, 1.0f);
+    for (int neox = 0; neox < 2; neox++) kernels.kv_rotate[0](&kv, 0, cs, DIM - 6, neox);
+    absorb(keys, sizeof keys);
+    report("turn", DIM);
+    free(cs);
+}
+
+static void run_trig(void) {
+    for (int i = 0; i < 4000; i++) {
+        double sc[2], x = (double)next();
+        x = i < 2000 ? i * 0.37 : ldexp(x, (int)(next() % 24) - 26);
+        edge_sincos(x, &sc[0], &sc[1]);
+        absorb(sc, sizeof sc);
+    }
+    report("sincos", 4000);
+}
+
+int main(void) {
+    PASTE(edge_kernels, EDGE_ISA_NAME)(&kernels);
+    run_quantize();
+    run_store();
+    for (int t = 0; t < N_TYPES; t++) run_dequantize(t);
+    for (int t = 0; t < N_TYPES; t++) run_matmul(t);
+    static const int widths[] = {1, 2, 6, 15, 16, 17, 20, 64, 80, 100, 256, 1000};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) run_rows(widths[i]);
+    static const int dims[][2] = {{1, 1}, {4, 4}, {6, 20}, {64, 64}, {80, 33}, {128, 128}, {192, 128}, {256, 256}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        for (int f32 = 0; f32 < 2; f32++) {
+            run_attention(f32, dims[i][0], dims[i][1], 0, i & 1 ? 20.0f : 0.0f);
+            run_attention(f32, dims[i][0], dims[i][1], 40, 0.0f);
+        }
+    run_trig();
+    return 0;
+}

@@ -1,0 +1,53 @@
+"""Kimi Linear: layers with a delta rule that decays key by key, and some with latent attention, without positions.
+
+Kimi Team, "Kimi Linear: An Expressive, Efficient Attention Architecture", 2025.
+"""
+
+from edgellm.architectures.blocks import Style, embed, head, layers, norm
+from edgellm.architectures.mixers import is_recurrent, join
+from edgellm.architectures.mla import Latent, latent_attention
+from edgellm.architectures.moe import Experts, experts_of, feed
+from edgellm.architectures.params import Params
+from edgellm.architectures.registry import register
+from edgellm.program import ProgramBuilder, Value
+
+
+@register("kimi-linear", experts=True)
+def kimi_linear(p: Params, b: ProgramBuilder) -> Value:
+    """Layers with 0 key heads are recurrent; all of them have the heads of the others."""
+    p.allow_layers_without_heads()
+    b.ignore("blk.*.scale", "blk.*.attn_*.bias")
+    p.refuse_other("kda.safe_gate", False)
+    p.refuse_other("attn_res.block_size")
+    p.refuse_other("expert_latent_length")
+    widths, style = Latent.of(p), Style()
+    read = experts_of(p, "sigmoid")
+    experts = Experts(read.scoring, True, read.scale)
+    x = embed(p, b)
+    for i in layers(p, b):
+        h = norm(p, b, x, f"blk.{i}.attn_norm")
+        if is_recurrent(p, i):
+            x = b.add(*join(p, b, x, _delta(p, b, h, i), i, "attn_output", "unused"))
+        else:
+            h = latent_attention(p, b, h, i, widths, None, widths.key**-0.5, q_scale="unused")
+            x = b.add(*join(p, b, x, h, i, "attn_output"))
+        x = b.add(x, feed(p, b, i, style, experts)(norm(p, b, x, f"blk.{i}.ffn_norm")))
+    return head(p, b, x)
+
+
+def _delta(p: Params, b: ProgramBuilder, x: Value, i: int) -> Value:
+    """Return layer `i`'s Kimi Delta Attention, before the output matrix."""
+    blk, n_head, head_dim = f"blk.{i}", max(p.n_head), p.integer("kda.head_dim")
+    q, k, v = _convolved(p, b, x, i, "q"), _convolved(p, b, x, i, "k"), _convolved(p, b, x, i, "v")
+    q, k = b.l2_norm(q, p.eps, head_dim), b.l2_norm(k, p.eps, head_dim)
+    g = b.matmul(b.matmul(x, f"{blk}.ssm_f_a", head_dim), f"{blk}.ssm_f_b", n_head * head_dim)
+    beta = b.matmul(x, f"{blk}.ssm_beta", n_head, scale_use="unused")
+    y = b.gated_delta(q, k, v, g, beta, f"{blk}.ssm", head_dim)
+    gate = b.matmul(b.matmul(x, f"{blk}.ssm_g_a", head_dim), f"{blk}.ssm_g_b", n_head * head_dim)
+    return b.glu(gate, b.rms_norm(y, f"{blk}.ssm_norm.weight", p.eps, head_dim), "sigmoid")
+
+
+def _convolved(p: Params, b: ProgramBuilder, x: Value, i: int, name: str) -> Value:
+    width = max(p.n_head) * p.integer("kda.head_dim")
+    value = b.matmul(x, f"blk.{i}.attn_{name}", width, scale_use="unused", use_bias=False)
+    return b.conv1d(value, f"blk.{i}.ssm_conv1d_{name}", p.integer("ssm.conv_kernel", minimum=2), silu=True)
