@@ -217,7 +217,7 @@ static void run_attention(int f32, int dim, int dim_v, int window, float softcap
     memset(values, 0xFF, rows * (size_t)dim_v * element);
     int32_t pages[PAGES];
     for (int i = 0; i < PAGES; i++) pages[i] = (i * 11 + 5) % PAGES;
-    edge_kv kv = {keys, values, pages, HEADS, dim, dim_v, window, 0.2f, softcap};
+    edge_kv kv = {keys, values, pages, HEADS, dim, dim_v, window, 0.2f, softcap, NULL};
     for (int t = 0; t < TOKENS - 3; t++) {
         float *k = floats((size_t)(HEADS * dim), 2.0f), *v = floats((size_t)(HEADS * dim_v), 2.0f);
         kernels.kv_store[f32](k, v, &kv, pages[t / 16], t % 16);
@@ -258,7 +258,7 @@ static void run_store(void) {
     uint16_t keys[DIM * EDGE_PAGE], values[DIM * EDGE_PAGE];
     memset(keys, 0, sizeof keys);
     memset(values, 0, sizeof values);
-    edge_kv kv = {keys, values, NULL, 1, DIM, DIM, 0, 1.0f, 0.0f};
+    edge_kv kv = {keys, values, NULL, 1, DIM, DIM, 0, 1.0f, 0.0f, NULL};
     for (int t = 0; t < EDGE_PAGE; t++) {
         float *k = floats(DIM, ldexpf(1.0f, 2 * t - 26)), *v = floats(DIM, ldexpf(1.0f, 1 - t));
         for (int i = 0; i < DIM; i++) v[i] = t == 3 ? odd[i % N_ODD] : v[i];
