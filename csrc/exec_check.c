@@ -217,6 +217,8 @@ static int check_gathered(const checker *c, int i, const edge_op *gather) {
     return EDGE_OK;
 }
 
+static int is_product(int32_t kind) { return kind == EDGE_OP_MATMUL || kind == EDGE_OP_EXPERTS; }
+
 static int check_op(const checker *c, int i) {
     const edge_model *m = c->m;
     const edge_op *op = &m->ops[i];
@@ -229,6 +231,9 @@ static int check_op(const checker *c, int i) {
                       (attention && op->c == EDGE_LOGITS);
     NEED(!from_logits || (wanted && op->kind != EDGE_OP_SELECT), "op %d would read every row of the logits", i);
     NEED(op->kind != EDGE_OP_SELECT || wanted, "op %d selects more rows than are wanted", i);
+    /* Anything else could change the shared buffers under a thread that is late. */
+    NEED(!(op->flags & EDGE_FLAG_NO_WAIT) || (i + 1 < m->n_ops && is_product(op->kind) && is_product(op[1].kind)),
+         "op %d must be waited for", i);
     NEED(op->kind == EDGE_OP_QUANTIZE || op->kind == EDGE_OP_GATHER || width_of(m, op->out) >= op->width, "op %d writes past slot %d", i, op->out);
     int32_t a = op->width;
     if (op->kind == EDGE_OP_MATMUL) {

@@ -7,11 +7,28 @@ from typing import Any
 
 import pytest
 
+from edgellm import dtypes
 from edgellm.backends.base import Backend
 from edgellm.backends.reference import ReferenceBackend
 from tests.support.native import available
 
 _HERE = available() or ["not built"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out what Numba has no kernels for: it knows the classic tensor types only."""
+    from edgellm.backends.jit.kernels import TYPES
+
+    names = {kind.name: kind.id for kind in dtypes.DTYPES}
+
+    def possible(item: pytest.Item) -> bool:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        kinds = {names[value] for value in params.values() if isinstance(value, str) and value in names}
+        return params.get("native") != "numba" or kinds <= TYPES
+
+    gone = [item for item in items if not possible(item)]
+    config.hook.pytest_deselected(items=gone)
+    items[:] = [item for item in items if possible(item)]
 
 
 @pytest.fixture(scope="session")

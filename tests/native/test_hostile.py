@@ -12,7 +12,7 @@ from tests.support.hostile import N_PAGES, Description, Step
 from tests.support.native import N_EMBD, N_VOCAB
 
 EXPECTED = (ValueError, MemoryError)
-N_DESCRIPTIONS, N_STEPS = 2000, 2000
+N_DESCRIPTIONS, N_STEPS = 2400, 2000
 
 
 @pytest.fixture
@@ -25,12 +25,12 @@ def test_a_sound_description_and_step_work(executor: Any) -> None:
     assert np.isfinite(Step().run(executor)).all()
 
 
-@pytest.mark.parametrize("kind", ["F32", "Q4_K"])
+@pytest.mark.parametrize("kind", ["F32", "Q4_K", "mixture F32", "mixture Q4_K"])
 def test_spoiled_descriptions(core: Any, kind: str) -> None:
     rng = np.random.default_rng(20)
     isas = core.cpu_info()["available"]
     counts: Counter[str] = Counter()
-    for i in range(N_DESCRIPTIONS // 2):
+    for i in range(N_DESCRIPTIONS // 4):
         description = Description.of(kind, isas[i % len(isas)])
         for _ in range(1 if rng.random() < 0.6 else int(rng.integers(2, 4))):
             description.spoil(rng)
@@ -45,8 +45,8 @@ def test_spoiled_descriptions(core: Any, kind: str) -> None:
         except Exception as error:
             pytest.fail(f"{type(error).__name__}: {error} for {description.spoiled}")
     # Mutations that are always refused, or never, would test little.
-    assert counts["ValueError"] > 300
-    assert counts["worked"] > 50
+    assert counts["ValueError"] > 150
+    assert counts["worked"] > 30
     assert not counts["silent"]
 
 
@@ -118,7 +118,7 @@ def test_only_the_wanted_logits_are_written(executor: Any) -> None:
     assert np.isnan(logits[3 * N_VOCAB :]).all()
 
 
-LOGITS, WANTED = -1, 1
+LOGITS, NO_WAIT = -1, 2
 QUANTIZE, ATTENTION, ADD, SELECT = 1, 5, 6, 10
 
 
@@ -148,6 +148,17 @@ def test_rows_are_selected_only_where_they_are_wanted(core: Any, isa: str) -> No
     description = Description.of("F32", isa)
     description.ops["flags"][first(description, SELECT)] = 0
     with pytest.raises(ValueError, match="selects"):
+        description.make(core)
+
+
+def test_an_op_that_changes_shared_buffers_is_waited_for(core: Any, isa: str) -> None:
+    description = Description.of("Q4_K", isa)
+    description.ops["flags"][first(description, QUANTIZE) - 1] |= NO_WAIT
+    with pytest.raises(ValueError, match="waited for"):
+        description.make(core)
+    description = Description.of("Q4_K", isa)
+    description.ops["flags"][-1] |= NO_WAIT
+    with pytest.raises(ValueError, match="waited for"):
         description.make(core)
 
 

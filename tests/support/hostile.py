@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.lowering import lower
+from tests.support.moe import mixture
 from tests.support.native import N_VOCAB, decoder
 
 N_PAGES, MAX_ROWS = 6, 64
+MIXTURE = "mixture "
 
 EXTREME = (-(2**31), -(2**31) + 1, -17, -2, -1, 0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 64, 255, 4096, 65536, 2**20)
 LARGE = (2**24, 2**29, 2**30 - 1, 2**30, 2**30 + 1, 2**31 - 33, 2**31 - 2, 2**31 - 1)
@@ -22,8 +24,8 @@ FLOATS = (0.0, -0.0, 1e-45, -1.0, 3e38, np.inf, -np.inf, np.nan)
 
 @cache
 def _lowered(kind: str) -> Any:
-    program, weights = decoder(kind)
-    return lower(program, weights)
+    model, name = (mixture, kind.removeprefix(MIXTURE)) if kind.startswith(MIXTURE) else (decoder, kind)
+    return lower(*model(name))
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Description:
 
     @staticmethod
     def of(kind: str, isa: str) -> Description:
-        """Return a sound one: two layers of matrices of one type."""
+        """Return a sound one: two layers of matrices of one type, with experts if its name begins with MIXTURE."""
         low = _lowered(kind)
         pages = np.full(2, N_PAGES, np.int32)
         copies = low.ops.copy(), list(low.weights), low.slots.copy(), low.states.copy(), list(low.ropes)
@@ -187,5 +189,5 @@ def _spoil_field(rows: npt.NDArray[Any], rng: np.random.Generator, what: str) ->
         rows[name][i] = rng.choice(FLOATS)
     else:
         # Small numbers are the valid ones of another op: the more dangerous kind of nonsense.
-        rows[name][i] = rng.integers(-1, 12) if rng.random() < 0.5 else _number(rng)
+        rows[name][i] = rng.integers(-1, 26) if rng.random() < 0.5 else _number(rng)
     return f"{what} {i} {name} {rows[name][i]}"
