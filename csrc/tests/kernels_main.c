@@ -4,76 +4,13 @@
  * same NaN: which one comes out is the processor's business.  Buffers have exactly the size that kernels.h
  * allows, so that a memory checker sees every step beyond.
  */
-#define _POSIX_C_SOURCE 200809L
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "harness.h"
 
-#include "../kernels/kernels.h"
 #include "../trig.h"
 
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b) PASTE_(a, b)
 void PASTE(edge_kernels, EDGE_ISA_NAME)(edge_kernels *table);
-
-static edge_kernels kernels;
-static uint64_t state = 88172645463325252u, hash = 14695981039346656037u;
-static size_t n_nan; /* in this report: a result made of them would prove nothing */
-
-static uint32_t next(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 16);
-}
-
-static void *room(size_t bytes) {
-    void *p;
-    if (posix_memalign(&p, 64, bytes ? bytes : 1)) exit(2);
-    memset(p, 0, bytes ? bytes : 1);
-    return p;
-}
-
-static void absorb(const void *data, size_t n) {
-    const uint8_t *p = data;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 1099511628211u;
-}
-
-static void absorb_floats(const float *x, size_t n) {
-    static const float nan_bits = NAN;
-    for (size_t i = 0; i < n; i++) {
-        n_nan += isnan(x[i]) != 0;
-        absorb(isnan(x[i]) ? &nan_bits : &x[i], sizeof *x);
-    }
-}
-
-static void report(const char *name, int detail) {
-    printf("%s %d %016llx", name, detail, (unsigned long long)hash);
-    if (n_nan) printf(" with %zu NaN", n_nan);
-    printf("\n");
-    n_nan = 0;
-    hash = 14695981039346656037u;
-}
-
-/* About normal, with a size that differs from run to run. */
-static float value(void) {
-    float x = 0.0f;
-    for (int i = 0; i < 4; i++) x += (float)(next() & 0xFFFF) / 65536.0f - 0.5f;
-    return x;
-}
-
-static float *floats(size_t n, float size) {
-    float *p = room(n * sizeof *p);
-    for (size_t i = 0; i < n; i++) p[i] = value() * size;
-    return p;
-}
-
-/* What rounding and comparing go wrong with. */
-static const float odd[] = {0.0f, -0.0f, 1e-45f, -1e-40f, 1e-38f, 3e-37f, 0.5f, 1.5f, 2.5f, -2.5f, 0.34999f, 0.35f, 19.9f, 20.1f,
-                            88.7f, -87.3f, -87.31f, 104.0f, -200.0f, 6.1e-5f, 5.9e-8f, 65504.0f, 65520.0f, 3.4e38f, INFINITY,
-                            -INFINITY, NAN, 127.5f, -1.0f, 1.0f};
-enum { N_ODD = sizeof odd / sizeof *odd };
 
 static const struct {
     int type, block, bytes, halves[2];
@@ -97,7 +34,7 @@ static uint8_t *weights(int t, size_t rows, size_t n_in, int wild) {
     for (size_t b = 0; b < blocks && !wild; b++) {
         uint8_t *at = p + b * (size_t)types[t].bytes;
         if (types[t].type == EDGE_F32) {
-            float x = value();
+            float x = (float)(next() & 0xFFFF) / 65536.0f - 0.5f;
             memcpy(at, &x, sizeof x);
         } else if (types[t].block == 1) { /* an exponent around that of one */
             at[1] = (uint8_t)((at[1] & 0x83) | (types[t].type == EDGE_F16 ? 0x30 : 0x3C));
@@ -291,7 +228,11 @@ int main(void) {
     for (int t = 0; t < N_TYPES; t++) run_dequantize(t);
     for (int t = 0; t < N_TYPES; t++) run_matmul(t);
     static const int widths[] = {1, 2, 6, 15, 16, 17, 20, 64, 80, 100, 256, 1000};
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) run_rows(widths[i]);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        run_rows(widths[i]);
+        run_mixtures(widths[i]);
+    }
+    for (int dim = 1; dim < 130; dim += dim < 40 ? 13 : 44) run_recurrences(dim);
     static const int dims[][2] = {{1, 1}, {4, 4}, {6, 20}, {64, 64}, {80, 33}, {128, 128}, {192, 128}, {256, 256}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (int f32 = 0; f32 < 2; f32++) {
