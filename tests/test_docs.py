@@ -95,7 +95,7 @@ def test_the_readmes_programs_run(model_path: Callable[[str], Path]) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     for program in blocks("README.md", "python"):
         command = [sys.executable, "-W", "error", "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         assert re.search(r"^(stop|length) Usage\(.*\) \d+ tokens/s \d+$", done.stdout, re.MULTILINE)
 

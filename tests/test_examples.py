@@ -32,7 +32,7 @@ def run(model_path: Callable[[str], Path]) -> Run:
 
     def call(name: str, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "error", str(EXAMPLES[name]), *arguments]
-        done = subprocess.run(command, input=input, capture_output=True, text=True, env=env, timeout=120)
+        done = subprocess.run(command, input=input, capture_output=True, text=True, env=env, timeout=300)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -146,7 +146,7 @@ class FakeRoot:
 
     def run_until(self, condition: Callable[[], bool]) -> None:
         """Run the loop; no turn of it may wait for the model."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 200
         while not condition():
             assert time.monotonic() < end
             self.timers.get_nowait()()

@@ -353,7 +353,7 @@ def test_a_seed_gives_the_same_text_whatever_is_cached(model):
 
 def test_seeds_differ_between_processes(files):
     code = f"import edgellm; m = edgellm.Model({str(files['ids'])!r}, backend='reference'); print(m.generate([1]).seed)"
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60) for _ in range(2)]
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300) for _ in range(2)]
     assert runs[0].stdout != runs[1].stdout
     assert [run.stderr for run in runs] == ["", ""]
 
@@ -463,7 +463,7 @@ running.cancel()
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
@@ -544,7 +544,7 @@ try:
 except edgellm.ModelNotFoundError:
     os._exit(17)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=False)
     assert done.returncode == 17
 
 

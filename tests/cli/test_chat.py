@@ -163,4 +163,4 @@ def test_a_closed_pipe_ends_the_chat_quietly() -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(10) == 1
+    assert process.wait(60) == 1

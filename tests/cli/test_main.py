@@ -23,7 +23,7 @@ Invoke = Callable[..., Result]
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a new Python."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=60)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=300)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -15,7 +15,7 @@ from edgellm.errors import BackendError, ClosedError, ModelFormatError, Numerica
 from tests.support.fake import hashed
 
 
-def wait_for(condition, seconds: float = 5.0) -> None:
+def wait_for(condition, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -43,15 +43,15 @@ def test_nothing_runs_before_the_first_request(bench):
 @pytest.mark.parametrize("n_prompt", [5, 200])
 def test_cancel_ends_a_step_of_its_own_at_once(bench, n_prompt):
     b = bench(hashed())
-    b.fake.delay = 30.0
+    b.fake.delay = 120.0
     generation = b.generate([1] * n_prompt, 10)
-    b.fake.entered.wait(5)
+    b.fake.entered.wait(30)
     start = time.monotonic()
     generation.cancel()
     assert list(generation) == []
     assert generation.finish_reason == "cancelled"
     assert stands_still(b)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
     b.fake.delay = 0.0
     assert len(b.ids([3], 2)) == 2
 
@@ -71,7 +71,7 @@ def test_a_queued_request_that_is_cancelled_never_starts(bench):
     b = bench(hashed(), n_running=1)
     b.fake.gate.clear()
     first, second = b.generate([1] * 4, 3), b.generate([2] * 9, 3)
-    b.fake.entered.wait(5)
+    b.fake.entered.wait(30)
     second.cancel()
     assert list(second) == []
     assert second.finish_reason == "cancelled"
@@ -87,7 +87,7 @@ def test_cancelling_one_of_two_does_not_disturb_the_other(bench):
     alone = b.ids([5, 6], 50)
     b.fake.gate.clear()
     one, two = b.generate([5, 6], 50), b.generate([7] * 3, 500)
-    b.fake.entered.wait(5)
+    b.fake.entered.wait(30)
     b.fake.gate.set()
     wait_for(lambda: len(two.token_ids) > 3)
     two.cancel()
@@ -111,7 +111,7 @@ def test_reuse_after_a_cancel_gives_what_a_cold_run_gives(bench):
     b = bench(hashed(), n_batch=32)
     b.fake.gate.clear()
     generation = b.generate(ids, 20)
-    b.fake.entered.wait(5)
+    b.fake.entered.wait(30)
     generation.cancel()
     b.fake.gate.set()
     assert b.ids(ids, 20) == cold
@@ -190,7 +190,7 @@ def test_a_step_cancelled_by_nobody_is_done_again(bench):
     b = bench(hashed())
     b.fake.gate.clear()
     generation = b.generate([1, 2, 3], 2)
-    b.fake.entered.wait(5)
+    b.fake.entered.wait(30)
     b.fake.cancel()
     b.fake.gate.set()
     assert generation.text == ""
@@ -200,13 +200,13 @@ def test_a_step_cancelled_by_nobody_is_done_again(bench):
 def test_close_cancels_what_runs_and_what_waits(bench):
     closed = []
     b = bench(hashed(), n_running=1, on_close=lambda: closed.append(b.fake.closed))
-    b.fake.delay = 30.0
+    b.fake.delay = 120.0
     running, waiting = b.generate([1], 5), b.generate([2], 5)
-    b.fake.entered.wait(5)
+    b.fake.entered.wait(30)
     start = time.monotonic()
     b.engine.close()
     b.engine.close()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
     assert (running.text, waiting.text) == ("", "")
     assert (running.finish_reason, waiting.finish_reason) == ("cancelled", "cancelled")
     assert b.fake.closed == 1
@@ -228,7 +228,7 @@ def test_close_from_many_threads(bench):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     assert generation.done
     assert b.fake.closed == 1
 
@@ -255,7 +255,7 @@ def test_a_forked_child_gets_an_error_at_once(bench):
             failed = errors != len(calls)
         finally:
             os._exit(failed)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
         if time.monotonic() > deadline:
             os.kill(child, 9)
@@ -276,12 +276,12 @@ from edgellm.engine.scheduler import Scheduler, Sizes
 from edgellm.sampling import Sampler, SamplingParams
 from tests.support.fake import FakeExecutable, hashed
 fake = FakeExecutable(hashed())
-fake.delay = 60.0
+fake.delay = 300.0
 engine = Engine(fake, Scheduler(PageCache([GroupSpec(None, 64)]), Sizes(256, 64, 8, 64, 16, 0)))
 request = Request([1], max_tokens=5, sampler=Sampler(SamplingParams(), 32))
 engine.submit(request)
 generation = Generation(request, engine)
-fake.entered.wait(5)
+fake.entered.wait(30)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -22,7 +22,7 @@ def refused(data: bytes, match: str, error: type[Exception] = ModelFormatError, 
         assert tracemalloc.get_traced_memory()[1] < peak
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 20
     message = str(caught.value)
     assert message.startswith("bad.gguf: ")
     assert message.isprintable()

@@ -60,7 +60,7 @@ def test_any_damage_to_a_small_file_loads_or_is_our_error():
             tracemalloc.reset_peak()
             start = time.perf_counter()
             outcomes[use(mutated)] += 1
-            assert time.perf_counter() - start < 1
+            assert time.perf_counter() - start < 10
             assert tracemalloc.get_traced_memory()[1] < 50_000_000
     finally:
         tracemalloc.stop()

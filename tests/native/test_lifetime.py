@@ -98,12 +98,16 @@ def test_a_running_executor_refuses_all_but_cancel(running: Running) -> None:
     running.executor.close()
 
 
-def test_a_cancelled_step_says_so_and_the_next_is_sound(core: Any, running: Running) -> None:
-    running.executor.cancel()
-    result = running.end()
-    assert isinstance(result, core.Cancelled)
+def test_a_cancelled_step_says_so_and_the_next_is_sound(core: Any) -> None:
     expected = Step().run(Description.of("F16", "generic").make(core))
-    np.testing.assert_array_equal(Step().run(running.executor), expected)
+    for _ in range(50):  # a step may end between being seen and being cancelled; not every time
+        running = Running(core)
+        running.executor.cancel()
+        result = running.end()
+        np.testing.assert_array_equal(Step().run(running.executor), expected)
+        if isinstance(result, core.Cancelled):
+            return
+    pytest.fail("no step was ever cancelled")
 
 
 def test_an_executor_dropped_in_a_step_lives_until_its_end(running: Running) -> None:
@@ -155,22 +159,23 @@ def test_the_backend_speaks_of_running_and_closed_in_its_own_words(core: Any) ->
         except (CancelledError, ClosedError) as error:
             ended.append(error)
 
+    def refusal(call: Callable[[], object]) -> str:
+        """Return what a call is told that finds a step running; between two steps it is not told anything."""
+        deadline = time.monotonic() + 60.0
+        while time.monotonic() < deadline:
+            try:
+                call()
+            except ArgumentError as error:
+                return str(error)
+        return "nothing"
+
     thread = threading.Thread(target=work)
     thread.start()
-    refused = False
-    deadline = time.monotonic() + 60.0
-    while not refused and thread.is_alive() and time.monotonic() < deadline:
-        try:
-            executable.copy_pages(0, [(0, 0)])
-        except ArgumentError:
-            with pytest.raises(ArgumentError, match="running a step"):
-                executable.close()
-            refused = True
+    assert "running a step" in refusal(lambda: executable.copy_pages(0, [(0, 0)]))
     while thread.is_alive():
         executable.cancel()
         time.sleep(0.001)
     thread.join()
-    assert refused
     assert isinstance(ended[0], CancelledError)
     executable.close()
     with pytest.raises(ClosedError):

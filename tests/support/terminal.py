@@ -52,7 +52,7 @@ class Terminal:
         """Type `text`."""
         os.write(self._fd, text.encode())
 
-    def expect(self, pattern: str, seconds: float = 15.0) -> None:
+    def expect(self, pattern: str, seconds: float = 60.0) -> None:
         """Read until `pattern` is on the part of the screen after what was expected before."""
         deadline = time.monotonic() + seconds
         start = self._seen
@@ -61,7 +61,7 @@ class Terminal:
                 raise AssertionError(f"{pattern!r} did not appear in {self.screen[start:]!r}")
         self._seen = found.end()
 
-    def wait(self, seconds: float = 15.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         """Read to the end and return the exit code."""
         deadline = time.monotonic() + seconds
         while self._read(deadline - time.monotonic()):
