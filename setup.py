@@ -25,7 +25,7 @@ CORE = [
     *("pymodule", "exec", "exec_check", "exec_ops", "exec_attention", "exec_experts", "exec_recurrent"),
     *("pool", "trig", "cpu", "bandwidth"),
 ]
-KERNELS = ["matmul", "rows", "attention", "experts", "recurrent", "table"]
+KERNELS = ["matmul", "rows", "attention", "attention_q8", "experts", "recurrent", "table"]
 HEADERS = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "csrc").rglob("*.h"))]
 FLAGS = ["-std=c11", "-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra"]
 X86 = {

@@ -110,7 +110,7 @@ typedef struct {
     const int32_t *pages; /* [n_groups] pages of each state of the group */
     int32_t n_ops, n_weights, n_slots, n_states, n_ropes, n_groups;
     int32_t n_recurrent, n_sequences; /* sequences whose recurrent states there is room for */
-    int32_t max_rows, n_vocab, kv_f32;
+    int32_t max_rows, n_vocab, kv_type;
 } edge_model;
 
 typedef struct {

@@ -81,6 +81,7 @@ static edge_needs needs_of(edge_exec *e) {
         if (op->kind == EDGE_OP_ATTENTION) {
             const edge_state *s = &m->states[op->state];
             int32_t group = op->n_head / s->n_head_kv;
+            if (s->head_dim > e->max_head_dim) e->max_head_dim = s->head_dim;
             if (s->head_dim_v > e->max_head_dim_v) e->max_head_dim_v = s->head_dim_v;
             if (group > e->max_queries) e->max_queries = group;
         }
@@ -105,7 +106,7 @@ static int hold_experts(edge_exec *e, const edge_needs *n) {
 }
 
 static void size_scratch(edge_exec *e, const edge_needs *n) {
-    size_t most[] = {edge_attend_scratch(e->max_head_dim_v, e->max_queries), (size_t)n->head_dim * 4,
+    size_t most[] = {edge_attend_scratch(e), (size_t)n->head_dim * 4,
                      (size_t)n->router * 3 * sizeof(float), 0};
     e->tile_bytes = edge_tile_bytes(n->tile_in);
     most[3] = e->tile_bytes + (n->n_slots ? edge_experts_scratch(e->model.max_rows) : 0);
@@ -116,7 +117,7 @@ static void size_scratch(edge_exec *e, const edge_needs *n) {
 
 static int hold_buffers(edge_exec *e) {
     const edge_model *m = &e->model;
-    size_t rows = (size_t)m->max_rows, element = m->kv_f32 ? 4 : 2;
+    size_t rows = (size_t)m->max_rows;
     edge_needs needs = needs_of(e);
     size_scratch(e, &needs);
 
@@ -138,10 +139,10 @@ static int hold_buffers(edge_exec *e) {
         if (!(e->angles[i] = hold(e, rows, (size_t)m->ropes[i].n_rot * 4))) return 0;
     for (int i = 0; i < m->n_states; i++) {
         const edge_state *s = &m->states[i];
-        size_t head = (size_t)m->pages[s->group] * (size_t)s->n_head_kv * EDGE_PAGE;
+        size_t heads = (size_t)m->pages[s->group] * (size_t)s->n_head_kv;
         size_t before = e->own_bytes;
-        if (!(e->keys[i] = hold(e, head, (size_t)s->head_dim * element))) return 0;
-        if (!(e->values[i] = hold(e, head, (size_t)s->head_dim_v * element))) return 0;
+        if (!(e->keys[i] = hold(e, heads, edge_kv_bytes(m->kv_type, s->head_dim)))) return 0;
+        if (!(e->values[i] = hold(e, heads, edge_kv_bytes(m->kv_type, s->head_dim_v)))) return 0;
         e->kv_bytes += e->own_bytes - before;
     }
     for (int i = 0; i < m->n_recurrent; i++) {
@@ -242,8 +243,8 @@ int edge_exec_copy_pages(edge_exec *e, int group, const int32_t *pairs, int n, c
     for (int s = 0; s < e->model.n_states; s++) {
         const edge_state *st = &e->model.states[s];
         if (st->group != group) continue;
-        size_t row = (size_t)st->n_head_kv * EDGE_PAGE * (e->model.kv_f32 ? 4 : 2);
-        size_t k = row * (size_t)st->head_dim, v = row * (size_t)st->head_dim_v;
+        size_t k = (size_t)st->n_head_kv * edge_kv_bytes(e->model.kv_type, st->head_dim);
+        size_t v = (size_t)st->n_head_kv * edge_kv_bytes(e->model.kv_type, st->head_dim_v);
         for (int i = 0; i < n; i++) {
             size_t from = (size_t)pairs[2 * i], to = (size_t)pairs[2 * i + 1];
             if (from == to) continue;
@@ -262,7 +263,7 @@ int edge_exec_rotate_keys(edge_exec *e, int group, const int32_t *pages, int n, 
         const edge_state *st = &e->model.states[s];
         if (st->group != group || st->rope < 0) continue;
         const edge_rope *rope = &e->model.ropes[st->rope];
-        float *cs = malloc((size_t)rope->n_rot * sizeof *cs);
+        float *cs = malloc(((size_t)rope->n_rot + (size_t)st->head_dim + 32) * sizeof *cs);
         if (!cs) {
             snprintf(message, size, "out of memory");
             return EDGE_NO_MEMORY;
@@ -273,12 +274,11 @@ int edge_exec_rotate_keys(edge_exec *e, int group, const int32_t *pages, int n, 
             cs[2 * i] = (float)cosine;
             cs[2 * i + 1] = (float)sine;
         }
-        /* The part that turns may begin within a head. */
-        const char *keys = (const char *)e->keys[s] + (size_t)st->offset * EDGE_PAGE * (e->model.kv_f32 ? 4 : 2);
-        edge_kv kv = {.k = keys, .v = e->values[s], .n_head_kv = st->n_head_kv, .head_dim = st->head_dim,
+        edge_kv kv = {.k = e->keys[s], .v = e->values[s], .n_head_kv = st->n_head_kv, .head_dim = st->head_dim,
                       .head_dim_v = st->head_dim_v};
         for (int i = 0; i < n; i++)
-            e->kernels->kv_rotate[e->model.kv_f32](&kv, pages[i], cs, rope->n_rot, rope->neox);
+            e->kernels->kv_rotate[e->model.kv_type](&kv, pages[i], cs, st->offset, rope->n_rot, rope->neox,
+                                                    cs + rope->n_rot);
         free(cs);
     }
     return EDGE_OK;

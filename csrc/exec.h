@@ -33,7 +33,7 @@ struct edge_exec {
     uint8_t *scratch;  /* [EDGE_MAX_THREADS] of scratch_bytes, touched only by threads that run */
     size_t tile_bytes;  /* of scratch, for one matmul; results of experts follow */
     size_t scratch_bytes, kv_bytes, own_bytes; /* kv_bytes: recurrent states, too */
-    int32_t max_head_dim_v;
+    int32_t max_head_dim, max_head_dim_v;
     int32_t max_queries; /* of one attention job */
     atomic_int *next;  /* [2 * n_ops] work counters of a step */
     atomic_int cancelled;
@@ -92,6 +92,6 @@ int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, 
 int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size);
 
 size_t edge_experts_scratch(int32_t max_rows);
-size_t edge_attend_scratch(int32_t max_head_dim_v, int32_t max_queries);
+size_t edge_attend_scratch(const edge_exec *e);
 
 #endif

@@ -4,9 +4,9 @@
  */
 #include "exec.h"
 
-size_t edge_attend_scratch(int32_t max_head_dim_v, int32_t max_queries) {
-    size_t dv = (size_t)max_head_dim_v, q = (size_t)max_queries;
-    return sizeof(float) * (q * dv + EDGE_QUERIES * (EDGE_SPAN + dv)) + q * sizeof(edge_part) + 256;
+size_t edge_attend_scratch(const edge_exec *e) {
+    size_t query = (size_t)e->max_head_dim_v + edge_query_floats(e->max_head_dim), q = (size_t)e->max_queries;
+    return sizeof(float) * (q * query + edge_attend_floats(e->max_head_dim_v)) + q * sizeof(edge_part) + 256;
 }
 
 typedef struct {
@@ -16,6 +16,7 @@ typedef struct {
     edge_kv kv;
     const float *q, *sinks, *slopes;
     float *out;
+    float *queries; /* of one job, as the kernels want them */
     int group; /* query heads per key head */
     int q_width;
 } edge_view;
@@ -42,7 +43,7 @@ static void store(edge_view *v, int thread, int n) {
     edge_share(step->batch->n_rows, 1, thread, n, &from, &to);
     for (int64_t r = from; r < to; r++) {
         int32_t at = step->positions[r], page = edge_table(step, step->owner[r], s->group)[at / EDGE_PAGE];
-        step->exec->kernels->kv_store[step->exec->model.kv_f32](k + r * kw, val + r * vw, &v->kv, page,
+        step->exec->kernels->kv_store[step->exec->model.kv_type](k + r * kw, val + r * vw, &v->kv, page,
                                                                 at % EDGE_PAGE);
     }
 }
@@ -54,13 +55,24 @@ static int first_visible(const edge_view *v, int position) {
     return window && position >= window ? position - window + 1 : 0;
 }
 
+/* Query i of a job: rows from row0 on, of each the heads that share key head h. */
+static const float *query(const edge_view *v, int row0, int h, int i) {
+    int row = row0 + i / v->group, head = h * v->group + i % v->group;
+    return v->q + (int64_t)row * v->q_width + head * v->state->head_dim;
+}
+
 /* Queries of rows row0..row1-1 (one segment) and key head h, over spans span0..span1-1; merged into part, acc. */
 static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1, edge_part *part, float *acc,
                    float *scratch) {
     edge_step *step = v->step;
     int dv = v->state->head_dim_v, total = (row1 - row0) * v->group;
     v->kv.pages = edge_table(step, step->owner[row0], v->state->group);
-    for (int i = 0; i < total; i++) part[i] = (edge_part){0.0f, -1.0f};
+    void (*prepare)(const float *, int, float *) = step->exec->kernels->kv_query[step->exec->model.kv_type];
+    size_t wide = edge_query_floats(v->state->head_dim);
+    for (int i = 0; i < total; i++) {
+        part[i] = (edge_part){0.0f, -1.0f};
+        if (prepare) prepare(query(v, row0, h, i), v->state->head_dim, v->queries + (size_t)i * wide);
+    }
     for (int span = span0; span < span1; span++) {
         for (int i = 0; i < total; i += EDGE_QUERIES) {
             const float *q[EDGE_QUERIES];
@@ -68,15 +80,15 @@ static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1
             int first[EDGE_QUERIES], last[EDGE_QUERIES], n = total - i < EDGE_QUERIES ? total - i : EDGE_QUERIES;
             float *to[EDGE_QUERIES];
             for (int j = 0; j < n; j++) {
-                int row = row0 + (i + j) / v->group, head = h * v->group + (i + j) % v->group;
-                q[j] = v->q + (int64_t)row * v->q_width + head * v->state->head_dim;
-                last[j] = step->positions[row];
+                q[j] = prepare ? v->queries + (size_t)(i + j) * wide : query(v, row0, h, i + j);
+                last[j] = step->positions[row0 + (i + j) / v->group];
                 first[j] = first_visible(v, last[j]);
                 to[j] = acc + (int64_t)(i + j) * dv;
-                if (v->slopes) slopes[j] = v->slopes[head];
+                if (v->slopes) slopes[j] = v->slopes[h * v->group + (i + j) % v->group];
             }
             v->kv.slopes = v->slopes ? slopes : NULL;
-            step->exec->kernels->attend[step->exec->model.kv_f32](&v->kv, h, n, q, first, last, span, part + i, to,
+            v->kv.cold = i == 0;
+            step->exec->kernels->attend[step->exec->model.kv_type](&v->kv, h, n, q, first, last, span, part + i, to,
                                                                   scratch);
         }
     }
@@ -133,7 +145,8 @@ void edge_run_attention(edge_step *step, int index, int thread, edge_team *team)
     }
     float *acc = (float *)(void *)edge_thread_scratch(e, thread);
     float *scratch = acc + (size_t)e->max_queries * (size_t)dv;
-    edge_part *part = (edge_part *)(void *)(scratch + EDGE_QUERIES * (EDGE_SPAN + dv));
+    edge_part *part = (edge_part *)(void *)(scratch + edge_attend_floats(dv));
+    v.queries = (float *)(void *)(part + e->max_queries);
     int jobs = blocks * heads;
     int queries = per * v.group; /* of one whole job: the stride of what is kept */
     int split = jobs < 4 * n && spans > 1 && n > 1 && (int64_t)jobs * queries * spans <= EDGE_PARTS;

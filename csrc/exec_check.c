@@ -63,7 +63,7 @@ static int check_parts(const checker *c) {
          "a count is negative");
     NEED(m->max_rows > 0 && m->max_rows <= 1 << 20, "max_rows is %d", m->max_rows);
     NEED(m->n_vocab > 0 && m->n_vocab <= MOST, "n_vocab is %d", m->n_vocab);
-    NEED(m->kv_f32 == 0 || m->kv_f32 == 1, "kv_f32 is %d", m->kv_f32);
+    NEED(in(m->kv_type, EDGE_N_KV), "kv_type is %d", m->kv_type);
     for (int i = 0; i < m->n_slots; i++)
         NEED(m->slot_width[i] > 0 && m->slot_width[i] <= MOST, "slot %d has width %d", i, m->slot_width[i]);
     for (int i = 0; i < m->n_groups; i++)

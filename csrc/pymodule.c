@@ -144,18 +144,18 @@ static int take_ropes(PyObject *list, edge_rope **out, double ***frequencies, Py
     return 1;
 }
 
-/* Executor(isa, ops, weights, slots, states, ropes, pages, max_rows, n_vocab, kv_f32[, recurrent, n_sequences]): the arrays are buffers of
+/* Executor(isa, ops, weights, slots, states, ropes, pages, max_rows, n_vocab, kv_type[, recurrent, n_sequences]): the arrays are buffers of
  * the structures in edgellm.h. */
 static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     const char *isa;
     PyObject *ops, *weights, *slots, *states, *ropes, *pages, *recurrent = NULL;
-    int max_rows, n_vocab, kv_f32, n_sequences = 0;
+    int max_rows, n_vocab, kv_type, n_sequences = 0;
     if (kwargs && PyDict_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Executor takes no keyword arguments");
         return NULL;
     }
     if (!PyArg_ParseTuple(args, "sOOOOOOiii|Oi", &isa, &ops, &weights, &slots, &states, &ropes, &pages, &max_rows,
-                          &n_vocab, &kv_f32, &recurrent, &n_sequences))
+                          &n_vocab, &kv_type, &recurrent, &n_sequences))
         return NULL;
     const edge_kernels *kernels = edge_cpu_table(isa);
     if (!kernels) return PyErr_Format(PyExc_ValueError, "instruction set '%s' does not work on this machine", isa);
@@ -192,7 +192,7 @@ static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                         .n_ops = (int32_t)count[0], .n_weights = (int32_t)self->n_buffers,
                         .n_slots = (int32_t)count[1], .n_states = (int32_t)count[2],
                         .n_recurrent = (int32_t)count[4], .n_ropes = (int32_t)n_ropes, .n_groups = (int32_t)count[3],
-                        .max_rows = max_rows, .n_vocab = n_vocab, .kv_f32 = kv_f32, .n_sequences = n_sequences};
+                        .max_rows = max_rows, .n_vocab = n_vocab, .kv_type = kv_type, .n_sequences = n_sequences};
     int rc = edge_exec_new(&model, kernels, &self->exec, message, sizeof message);
     if (rc) {
         raise(rc, message);

@@ -100,8 +100,11 @@ def load(path: str | os.PathLike[str], options: Options) -> Loaded:
 def _plan(program: Program, file: ModelFile, options: Options) -> MemoryPlan:
     n_ctx = options.n_ctx
     if n_ctx is not None and n_ctx > program.n_ctx_train:
-        _log.warning("n_ctx=%d is more than the %d positions the model was trained for, which is used instead",
-                     n_ctx, program.n_ctx_train)
+        _log.warning(
+            "n_ctx=%d is more than the %d positions the model was trained for, which is used instead",
+            n_ctx,
+            program.n_ctx_train,
+        )
         n_ctx = program.n_ctx_train
     weights = sum(tensor.nbytes for tensor in file.tensors.values())
     sizes = MemoryModel(program, weights, options.kv_type, scratch_width(program))

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
+from edgellm.backends.base import KV_TYPES
 from edgellm.engine.generation import Generation
 from edgellm.engine.limits import Overflow, fit
 from edgellm.engine.machine import default_threads
@@ -49,7 +50,7 @@ class Model:
         n_ctx: int | None = None,
         threads: int | None = None,
         backend: Literal["auto", "native", "numba", "reference"] = "auto",
-        kv_type: Literal["f16", "f32"] = "f16",
+        kv_type: Literal["f16", "q8_0", "f32"] = "f16",
         n_batch: int = 512,
         overflow: Overflow = "error",
         max_memory: int | str | None = None,
@@ -60,7 +61,8 @@ class Model:
             trained for, or what half of the free memory holds.
         threads: None: the physical cores this process may use.
         backend: "auto" takes the fastest that works here.
-        kv_type: how keys and values are kept.
+        kv_type: how keys and values are kept: "q8_0" takes about half the memory of "f16" and is faster in long
+            contexts, at a small loss of exactness.
         n_batch: the most tokens of one step; it changes speed and memory, never the results.
         overflow: at the end of the context, "error" refuses longer prompts and ends longer texts; "stop" ends longer
             prompts too, with an empty text; "shift" drops the oldest tokens after the first 16, so that a text can
@@ -75,7 +77,7 @@ class Model:
             n_batch=integer("n_batch", n_batch, 1, 65536),
             threads=default_threads() if threads is None else integer("threads", threads, 1, 1024),
             backend=backend,
-            kv_type=cast("KVType", choice("kv_type", kv_type, ("f16", "f32"))),
+            kv_type=cast("KVType", choice("kv_type", kv_type, KV_TYPES)),
             overflow=cast(Overflow, choice("overflow", overflow, _OVERFLOWS)),
             max_memory=parse_size(max_memory, "max_memory"),
         )

@@ -57,9 +57,7 @@ class Prompts:
         from edgellm.chat import ChatTemplate, default_template
 
         tokenizer = self.tokenizer
-        bos, eos = (
-            "" if token is None else tokenizer.piece(token) for token in (tokenizer.bos_id, tokenizer.eos_id)
-        )
+        bos, eos = ("" if token is None else tokenizer.piece(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
         source = self._metadata.get("tokenizer.chat_template")
         if isinstance(source, str):
             return ChatTemplate(source, bos_token=bos, eos_token=eos, name=self._name)

@@ -78,7 +78,7 @@ def prompt(n: int, seed: int = 0, n_vocab: int = 128) -> list[int]:
     ],
 )
 def test_arguments_of_the_model_are_checked_by_name(files, wrong):
-    (name, value), = wrong.items()
+    ((name, value),) = wrong.items()
     with pytest.raises(edgellm.ArgumentError, match=name) as caught:
         edgellm.Model(files["ids"], **{"backend": "reference", **wrong})
     assert repr(value) in str(caught.value)
@@ -330,8 +330,7 @@ def test_cancelled_work_is_reused_only_where_it_is_right(files):
         warm.append(ids_of(m.generate(prompt(200, 6), max_tokens=8, temperature=0)))
     with edgellm.Model(files["ids"], backend="reference") as m:
         cold = [
-            ids_of(m.generate(p, max_tokens=8, temperature=0))
-            for p in (follow, prompt(40, 5), follow, prompt(200, 6))
+            ids_of(m.generate(p, max_tokens=8, temperature=0)) for p in (follow, prompt(40, 5), follow, prompt(200, 6))
         ]
     assert warm == cold
 
@@ -478,8 +477,11 @@ def test_a_failed_load_leaves_nothing_behind(tmp_path, monkeypatch):
     assert unraisable == []
     empty.unlink()
     if os.path.isdir("/proc/self/fd"):
-        links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if fd.isdigit()
-                 and os.path.lexists(f"/proc/self/fd/{fd}")]
+        links = [
+            os.readlink(f"/proc/self/fd/{fd}")
+            for fd in os.listdir("/proc/self/fd")
+            if fd.isdigit() and os.path.lexists(f"/proc/self/fd/{fd}")
+        ]
         assert not any("empty.gguf" in link for link in links)
 
 

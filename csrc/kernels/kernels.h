@@ -55,12 +55,13 @@ typedef void (*edge_matmul_fn)(const edge_matrix *w, const float *x, const edge_
 
 /* One page table walk: where a layer's keys and values of one sequence are. */
 typedef struct {
-    const void *k;         /* [page][n_head_kv][head_dim][16] */
-    const void *v;         /* [page][n_head_kv][16][head_dim_v] */
+    const void *k;         /* [page][n_head_kv] records; of floats, [head_dim][16] */
+    const void *v;         /* [page][n_head_kv] records; of floats, [16][head_dim_v] */
     const int32_t *pages;  /* physical page of each logical block */
     int n_head_kv, head_dim, head_dim_v;
     int window;            /* 0: all keys */
     float scale, softcap;  /* softcap 0: none */
+    int cold;              /* worth prefetching */
     const float *slopes;   /* of each query of a call: by how much its scores fall per position; NULL: none */
 } edge_kv;
 
@@ -104,6 +105,16 @@ enum { EDGE_DELTA_ROWS = 32 };
 
 enum { EDGE_PAGE = 16, EDGE_SPAN = 256, EDGE_QUERIES = 4 };
 
+/* How keys and values are kept. */
+enum { EDGE_KV_F16 = 0, EDGE_KV_F32 = 1, EDGE_KV_Q8_0 = 2, EDGE_N_KV = 3 };
+
+/* Bytes of one head's keys, or values, in one page.  Q8_0: blocks of 32 dimensions, the last one padded, each of
+ * 32 * 16 bytes; then their 16 scales as f16. */
+static inline size_t edge_kv_bytes(int kind, int dim) {
+    if (kind != EDGE_KV_Q8_0) return (size_t)dim * EDGE_PAGE * (kind == EDGE_KV_F32 ? 4 : 2);
+    return ((size_t)(dim + 31) / 32 * (512 + 32) + 63) & ~(size_t)63;
+}
+
 typedef struct edge_kernels {
     const char *name;
     edge_matmul_fn matmul[EDGE_N_TYPES]; /* NULL: no kernel */
@@ -133,13 +144,16 @@ typedef struct edge_kernels {
     /* One row: the chosen experts' numbers, then their weights; scratch: 2 * n_expert + n_groups floats. */
     void (*route)(const edge_router *router, const float *logits, float *out, float *scratch);
     /* Store one row's keys and values (all heads) at `slot` of a page. */
-    void (*kv_store[2])(const float *k, const float *v, const edge_kv *kv, int32_t page, int slot);
-    /* Turn the keys of one page: cs as for rope. */
-    void (*kv_rotate[2])(const edge_kv *kv, int32_t page, const float *cs, int n_rot, int neox);
+    void (*kv_store[EDGE_N_KV])(const float *k, const float *v, const edge_kv *kv, int32_t page, int slot);
+    /* Turn the keys of one page: cs as for rope, from dimension `offset` on.  scratch: head_dim + 32 floats. */
+    void (*kv_rotate[EDGE_N_KV])(const edge_kv *kv, int32_t page, const float *cs, int offset, int n_rot, int neox,
+                                 float *scratch);
+    /* What attend wants of a query, edge_query_floats; NULL: the query as it is. */
+    void (*kv_query[EDGE_N_KV])(const float *q, int dim, float *out);
     /* Attend with n <= EDGE_QUERIES queries of key head h to the keys of one span, from position
      * first[i] to last[i] inclusive (first > last: none).  acc[i] and part[i] are merged into:
-     * part.sum < 0 marks an empty one.  scratch: EDGE_QUERIES * (EDGE_SPAN + head_dim_v) floats. */
-    void (*attend[2])(const edge_kv *kv, int h, int n, const float *const *q, const int *first, const int *last,
+     * part.sum < 0 marks an empty one.  scratch: edge_attend_floats. */
+    void (*attend[EDGE_N_KV])(const edge_kv *kv, int h, int n, const float *const *q, const int *first, const int *last,
                       int span, edge_part *part, float *const *acc, float *scratch);
     void (*l2_norm)(const float *x, float *out, int n, int size, float eps);
     /* Rows of one sequence, one after the other; window is [taps-1][channels], oldest first.  Channels from..to-1. */
@@ -155,6 +169,14 @@ typedef struct edge_kernels {
     void (*sink)(edge_part *part, float *acc, float score, int n);
     void (*finish)(const edge_part *part, const float *acc, float *out, int n);
 } edge_kernels;
+
+/* Scratch floats that attending needs. */
+static inline size_t edge_attend_floats(int head_dim_v) {
+    return (size_t)EDGE_QUERIES * (EDGE_SPAN + EDGE_SPAN / 2 + (size_t)head_dim_v + 32);
+}
+
+/* Floats of one query as attending wants it: at most the query, or a block's bytes, scale and sum. */
+static inline size_t edge_query_floats(int head_dim) { return (size_t)(head_dim + 31) / 32 * 10; }
 
 /* Scratch bytes that a matmul over n_in inputs needs per thread. */
 static inline size_t edge_tile_bytes(int n_in) { return (size_t)(n_in / 32) * (512 + 4 * 64) + 64; }

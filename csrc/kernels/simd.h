@@ -5,6 +5,7 @@
  *
  *   vf   16 floats          vi   16 int32
  *   vb   32 bytes (one block of K for one weight row)
+ *   vw   16 pairs of int16
  *   vp   partial integer sums of one such row: the first half belongs to bytes 0..15
  *
  * The summing tree of vf_sum: lane i + lane i+8, then i + i+4, i + i+2, i + i+1.

@@ -5,6 +5,7 @@ typedef struct { __m256 a, b; } vf;
 typedef struct { __m256i a, b; } vi;
 typedef __m256i vb;
 typedef __m256i vp;
+typedef struct { __m256i a, b; } vw;
 
 #define SIGNED_AS_UNSIGNED 0
 #define TILE_ROWS 4
@@ -124,6 +125,22 @@ INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed)
     __m256i a = _mm256_set1_epi32(x);
     acc.a = _mm256_add_epi32(acc.a, dot4_(_mm256_load_si256((const __m256i *)tile), a, is_signed));
     acc.b = _mm256_add_epi32(acc.b, dot4_(_mm256_load_si256((const __m256i *)(tile + 32)), a, is_signed));
+    return acc;
+}
+
+INLINE void vi_store_i16(int16_t *p, vi x) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8));
+}
+INLINE vw vw_load(const int8_t *p) {
+    return (vw){_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(p + 16)))};
+}
+INLINE vi vi_dot2(vi acc, vw x, const int16_t *w) {
+    int32_t pair;
+    memcpy(&pair, w, sizeof pair);
+    __m256i a = _mm256_set1_epi32(pair);
+    acc.a = _mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, a));
+    acc.b = _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, a));
     return acc;
 }
 

@@ -5,6 +5,7 @@ typedef __m512 vf;
 typedef __m512i vi;
 typedef __m256i vb;
 typedef __m256i vp;
+typedef __m512i vw;
 
 /* Signed weight bytes are stored plus 128, because vpdpbusd wants one unsigned side. */
 #define SIGNED_AS_UNSIGNED 1
@@ -83,6 +84,14 @@ INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed)
     int32_t a;
     memcpy(&a, act, sizeof a);
     return _mm512_dpbusd_epi32(acc, _mm512_load_si512((const void *)tile), _mm512_set1_epi32(a));
+}
+
+INLINE void vi_store_i16(int16_t *p, vi a) { _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtsepi32_epi16(a)); }
+INLINE vw vw_load(const int8_t *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+INLINE vi vi_dot2(vi acc, vw x, const int16_t *w) {
+    int32_t pair;
+    memcpy(&pair, w, sizeof pair);
+    return _mm512_dpwssd_epi32(acc, x, _mm512_set1_epi32(pair));
 }
 
 INLINE vb vb_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }

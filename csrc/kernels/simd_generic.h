@@ -3,6 +3,7 @@ typedef struct { float v[16]; } vf;
 typedef struct { int32_t v[16]; } vi;
 typedef struct { uint8_t v[32]; } vb;
 typedef struct { int32_t v[2]; } vp;
+typedef struct { int16_t v[32]; } vw;
 
 #define SIGNED_AS_UNSIGNED 0
 #define TILE_ROWS 4
@@ -113,6 +114,14 @@ INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
 }
 INLINE void vi_store_i8(int8_t *p, vi x) {
     EACH(16) p[i] = (int8_t)(x.v[i] > 127 ? 127 : x.v[i] < -128 ? -128 : x.v[i]);
+}
+INLINE void vi_store_i16(int16_t *p, vi x) {
+    EACH(16) p[i] = (int16_t)(x.v[i] > 32767 ? 32767 : x.v[i] < -32768 ? -32768 : x.v[i]);
+}
+INLINE vw vw_load(const int8_t *p) { vw r; EACH(32) r.v[i] = p[i]; return r; }
+INLINE vi vi_dot2(vi acc, vw x, const int16_t *w) {
+    EACH(16) acc.v[i] += x.v[2 * i] * w[0] + x.v[2 * i + 1] * w[1];
+    return acc;
 }
 INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
     if (is_signed) {

@@ -5,6 +5,7 @@ typedef struct { float32x4_t v[4]; } vf;
 typedef struct { int32x4_t v[4]; } vi;
 typedef struct { uint8x16_t a, b; } vb;
 typedef struct { int32x4_t a, b; } vp;
+typedef struct { int16x8_t v[4]; } vw;
 
 #define SIGNED_AS_UNSIGNED 0
 #define TILE_ROWS 4
@@ -101,6 +102,22 @@ INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed)
     memcpy(&x, act, sizeof x);
     int8x16_t a = vreinterpretq_s8_s32(vdupq_n_s32(x));
     EACH4 acc.v[i] = vdotq_s32(acc.v[i], vreinterpretq_s8_u8(vld1q_u8(tile + 16 * i)), a);
+    return acc;
+}
+
+INLINE void vi_store_i16(int16_t *p, vi x) {
+    vst1q_s16(p, vcombine_s16(vqmovn_s32(x.v[0]), vqmovn_s32(x.v[1])));
+    vst1q_s16(p + 8, vcombine_s16(vqmovn_s32(x.v[2]), vqmovn_s32(x.v[3])));
+}
+INLINE vw vw_load(const int8_t *p) {
+    int8x16_t a = vld1q_s8(p), b = vld1q_s8(p + 16);
+    return (vw){{vmovl_s8(vget_low_s8(a)), vmovl_high_s8(a), vmovl_s8(vget_low_s8(b)), vmovl_high_s8(b)}};
+}
+INLINE vi vi_dot2(vi acc, vw x, const int16_t *w) {
+    int32_t pair;
+    memcpy(&pair, w, sizeof pair);
+    int16x8_t a = vreinterpretq_s16_s32(vdupq_n_s32(pair));
+    EACH4 acc.v[i] = vaddq_s32(acc.v[i], vpaddq_s32(vmull_s16(vget_low_s16(x.v[i]), vget_low_s16(a)), vmull_high_s16(x.v[i], a)));
     return acc;
 }
 

@@ -8,6 +8,7 @@ void FN(edge_kernels)(edge_kernels *t) {
     FN(edge_fill_matmul)(t);
     FN(edge_fill_rows)(t);
     FN(edge_fill_attention)(t);
+    FN(edge_fill_attention_q8)(t);
     FN(edge_fill_experts)(t);
     FN(edge_fill_recurrent)(t);
 }

@@ -8,6 +8,7 @@
 void FN(edge_fill_matmul)(edge_kernels *t);
 void FN(edge_fill_rows)(edge_kernels *t);
 void FN(edge_fill_attention)(edge_kernels *t);
+void FN(edge_fill_attention_q8)(edge_kernels *t);
 void FN(edge_fill_experts)(edge_kernels *t);
 void FN(edge_fill_recurrent)(edge_kernels *t);
 

@@ -146,23 +146,26 @@ static void run_rows(int n) {
     free(x), free(y), free(cs), free(out);
 }
 
-static void run_attention(int f32, int dim, int dim_v, int window, float softcap) {
+static void run_attention(int kind, int dim, int dim_v, int window, float softcap) {
     enum { TOKENS = 600, HEADS = 2, PAGES = (TOKENS + 15) / 16 };
-    size_t element = f32 ? 4 : 2, rows = (size_t)PAGES * EDGE_PAGE * HEADS;
-    void *keys = room(rows * (size_t)dim * element), *values = room(rows * (size_t)dim_v * element);
-    memset(keys, 0xFF, rows * (size_t)dim * element); /* what is not stored is NaN */
-    memset(values, 0xFF, rows * (size_t)dim_v * element);
+    size_t k_bytes = PAGES * HEADS * edge_kv_bytes(kind, dim), v_bytes = PAGES * HEADS * edge_kv_bytes(kind, dim_v);
+    void *keys = room(k_bytes), *values = room(v_bytes);
+    memset(keys, 0xFF, k_bytes); /* what is not stored is NaN */
+    memset(values, 0xFF, v_bytes);
     int32_t pages[PAGES];
     for (int i = 0; i < PAGES; i++) pages[i] = (i * 11 + 5) % PAGES;
-    edge_kv kv = {keys, values, pages, HEADS, dim, dim_v, window, 0.2f, softcap, NULL};
+    edge_kv kv = {keys, values, pages, HEADS, dim, dim_v, window, 0.2f, softcap, kind == EDGE_KV_F16, NULL};
     for (int t = 0; t < TOKENS - 3; t++) {
         float *k = floats((size_t)(HEADS * dim), 2.0f), *v = floats((size_t)(HEADS * dim_v), 2.0f);
-        kernels.kv_store[f32](k, v, &kv, pages[t / 16], t % 16);
+        kernels.kv_store[kind](k, v, &kv, pages[t / 16], t % 16);
         free(k), free(v);
     }
     float *cs = floats((size_t)dim, 1.0f);
-    for (int i = 0; i < 4; i++) kernels.kv_rotate[f32](&kv, pages[8 + i], cs, dim / 4 * 2, i & 1);
-    float *scratch = room((size_t)EDGE_QUERIES * (size_t)(EDGE_SPAN + dim_v) * sizeof *scratch);
+    float *scratch = room(((size_t)dim + 32) * sizeof *scratch);
+    for (int i = 0; i < 4; i++)
+        kernels.kv_rotate[kind](&kv, pages[8 + i], cs, dim % 4, dim / 4 * 2, i & 1, scratch);
+    free(scratch);
+    scratch = room(edge_attend_floats(dim_v) * sizeof *scratch);
     for (int n = 1; n <= EDGE_QUERIES; n++) {
         float *q = floats((size_t)(n * dim), 1.0f), *acc = room((size_t)(n * dim_v) * sizeof *acc);
         float *out = room((size_t)dim_v * sizeof *out);
@@ -172,20 +175,27 @@ static void run_attention(int f32, int dim, int dim_v, int window, float softcap
         edge_part part[EDGE_QUERIES];
         for (int i = 0; i < n; i++) {
             query[i] = q + i * dim;
+            if (kernels.kv_query[kind]) {
+                float *prepared = room(edge_query_floats(dim) * sizeof *prepared);
+                kernels.kv_query[kind](query[i], dim, prepared);
+                query[i] = prepared;
+            }
             to[i] = acc + i * dim_v;
             last[i] = TOKENS - 4 - 13 * i;
             first[i] = window && last[i] >= window ? last[i] - window + 1 : 0;
             part[i] = (edge_part){0.0f, -1.0f};
         }
         for (int span = 0; span * EDGE_SPAN < TOKENS; span++)
-            kernels.attend[f32](&kv, n & 1, n, query, first, last, span, part, to, scratch);
+            kernels.attend[kind](&kv, n & 1, n, query, first, last, span, part, to, scratch);
         for (int i = 0; i < n; i++) {
             kernels.finish(&part[i], to[i], out, dim_v);
             absorb_floats(out, (size_t)dim_v);
+            if (kernels.kv_query[kind]) free((void *)(uintptr_t)query[i]);
         }
         free(q), free(acc), free(out);
     }
-    report(f32 ? "attend-f32" : "attend-f16", 1000 * dim + dim_v);
+    static const char *const names[] = {"attend-f16", "attend-f32", "attend-q8_0"};
+    report(names[kind], 1000 * dim + dim_v);
     free(keys), free(values), free(cs), free(scratch);
 }
 
@@ -195,7 +205,7 @@ static void run_store(void) {
     uint16_t keys[DIM * EDGE_PAGE], values[DIM * EDGE_PAGE];
     memset(keys, 0, sizeof keys);
     memset(values, 0, sizeof values);
-    edge_kv kv = {keys, values, NULL, 1, DIM, DIM, 0, 1.0f, 0.0f, NULL};
+    edge_kv kv = {keys, values, NULL, 1, DIM, DIM, 0, 1.0f, 0.0f, 0, NULL};
     for (int t = 0; t < EDGE_PAGE; t++) {
         float *k = floats(DIM, ldexpf(1.0f, 2 * t - 26)), *v = floats(DIM, ldexpf(1.0f, 1 - t));
         for (int i = 0; i < DIM; i++) v[i] = t == 3 ? odd[i % N_ODD] : v[i];
@@ -205,7 +215,7 @@ static void run_store(void) {
     absorb(values, sizeof values);
     report("store", DIM);
     float *cs = floats(DIM, 1.0f);
-    for (int neox = 0; neox < 2; neox++) kernels.kv_rotate[0](&kv, 0, cs, DIM - 6, neox);
+    for (int neox = 0; neox < 2; neox++) kernels.kv_rotate[0](&kv, 0, cs, 3, DIM - 6, neox, NULL);
     absorb(keys, sizeof keys);
     report("turn", DIM);
     free(cs);
@@ -235,9 +245,9 @@ int main(void) {
     for (int dim = 1; dim < 130; dim += dim < 40 ? 13 : 44) run_recurrences(dim);
     static const int dims[][2] = {{1, 1}, {4, 4}, {6, 20}, {64, 64}, {80, 33}, {128, 128}, {192, 128}, {256, 256}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (int f32 = 0; f32 < 2; f32++) {
-            run_attention(f32, dims[i][0], dims[i][1], 0, i & 1 ? 20.0f : 0.0f);
-            run_attention(f32, dims[i][0], dims[i][1], 40, 0.0f);
+        for (int kind = 0; kind < EDGE_N_KV; kind++) {
+            run_attention(kind, dims[i][0], dims[i][1], 0, i & 1 ? 20.0f : 0.0f);
+            run_attention(kind, dims[i][0], dims[i][1], 40, 0.0f);
         }
     run_trig();
     return 0;

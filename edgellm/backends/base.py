@@ -19,7 +19,16 @@ from edgellm.program import Program
 PAGE = 16
 """Tokens per key/value page, the same in every layer group."""
 
-KVType = Literal["f16", "f32"]
+KVType = Literal["f16", "q8_0", "f32"]
+KV_TYPES: tuple[KVType, ...] = ("f16", "q8_0", "f32")
+
+
+def kv_page_bytes(kv_type: KVType, dim: int) -> int:
+    """Return the bytes of one head's keys, or values, of `dim` dimensions in one page."""
+    if kv_type != "q8_0":
+        return dim * PAGE * (4 if kv_type == "f32" else 2)
+    blocks = -(-dim // 32)
+    return -(-blocks * (32 + 2) * PAGE // 64) * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,7 @@ class CompileOptions:
     max_rows: int
     """The most rows (tokens) of one step."""
     kv_type: KVType = "f16"
+    """How keys and values are kept; q8_0: 8-bit integers, 32 of which share a scale."""
     threads: int = 1
     n_slots: int = 0
     """Slots for recurrent states: each holds all of `Program.recurrent` of one sequence."""

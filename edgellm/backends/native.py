@@ -22,6 +22,8 @@ from edgellm.errors import (
 )
 from edgellm.program import Program
 
+_KV_NUMBERS = {"f16": 0, "f32": 1, "q8_0": 2}
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -116,7 +118,7 @@ class NativeExecutable:
                 np.array(options.n_pages, np.int32),
                 options.max_rows,
                 program.n_vocab,
-                int(options.kv_type == "f32"),
+                _KV_NUMBERS[options.kv_type],
                 lowered.recurrent,
                 options.n_slots,
             )

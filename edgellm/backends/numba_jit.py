@@ -53,6 +53,11 @@ class NumbaBackend:
         """Lower the program, compile the kernels it needs and make room.  See `Backend.compile`."""
         from edgellm.backends.jit.kernels import TYPES
 
+        if options.kv_type not in _KV_TYPES:
+            raise BackendError(
+                f"the numba backend keeps keys and values as {' or '.join(sorted(_KV_TYPES))}, not {options.kv_type}: "
+                "choose one of these as kv_type, or the native backend"
+            )
         missing: dict[str, list[str]] = {}
         for name in program.weights:
             if weights[name].dtype.id not in TYPES:

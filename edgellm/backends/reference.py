@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.base import PAGE, Batch, CompileOptions, KVType, Segment, Weight
-from edgellm.backends.reference_attention import Pages, attend_one
+from edgellm.backends.reference_attention import Pages, attend_one, through_bytes
 from edgellm.backends.reference_recurrent import StateStore, run_recurrent
 from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, spread
 from edgellm.dtypes import DType
@@ -47,7 +47,7 @@ from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentOp, SsmScan
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-_KV_TYPES: dict[KVType, npt.DTypeLike] = {"f16": np.float16, "f32": np.float32}
+_KV_TYPES: dict[KVType, npt.DTypeLike] = {"f16": np.float16, "f32": np.float32, "q8_0": np.float32}
 
 
 class ReferenceBackend:
@@ -80,7 +80,9 @@ class ReferenceExecutable:
         self._n_pages = options.n_pages
         self._group = {name: program.group(name) for name in program.states}
         self._pages = {
-            name: Pages(state, options.n_pages[self._group[name]], _KV_TYPES[options.kv_type])
+            name: Pages(
+                state, options.n_pages[self._group[name]], _KV_TYPES[options.kv_type], options.kv_type == "q8_0"
+            )
             for name, state in program.states.items()
         }
         self._states = StateStore(program.recurrent, options.n_slots)
@@ -116,7 +118,8 @@ class ReferenceExecutable:
             if spec is not None:
                 for page in pages:
                     keys = store.keys[page].astype(np.float64)
-                    store.keys[page] = self._rotate(keys, np.full(PAGE, delta), spec, magnitude=1.0)
+                    turned = self._rotate(keys, np.full(PAGE, delta), spec, magnitude=1.0)
+                    store.keys[page] = through_bytes(turned) if store.in_bytes else turned
 
     def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
         self._check_open()

@@ -20,21 +20,34 @@ Array: TypeAlias = npt.NDArray[np.float64]
 class Pages:
     """The keys and values of one layer: ``[n_pages, PAGE, n_head_kv, head_dim]``."""
 
-    def __init__(self, state: KVState, n_pages: int, dtype: npt.DTypeLike) -> None:
+    def __init__(self, state: KVState, n_pages: int, dtype: npt.DTypeLike, in_bytes: bool = False) -> None:
+        """`in_bytes`: what is stored goes through 8-bit integers."""
         self.state = state
+        self.in_bytes = in_bytes
         self.keys = np.zeros((n_pages, PAGE, state.n_head_kv, state.head_dim), dtype)
         self.values = np.zeros((n_pages, PAGE, state.n_head_kv, state.head_dim_v), dtype)
 
     def put(self, table: npt.NDArray[np.int32], positions: npt.NDArray[np.intp], k: Array, v: Array) -> None:
         """Store one row per position."""
         page, slot = table[positions // PAGE], positions % PAGE
-        self.keys[page, slot] = k.reshape(len(k), self.state.n_head_kv, self.state.head_dim)
-        self.values[page, slot] = v.reshape(len(v), self.state.n_head_kv, self.state.head_dim_v)
+        for x, dim, store in ((k, self.state.head_dim, self.keys), (v, self.state.head_dim_v, self.values)):
+            heads = x.reshape(len(x), self.state.n_head_kv, dim)
+            store[page, slot] = through_bytes(heads) if self.in_bytes else heads
 
     def check(self, pages: Sequence[int]) -> None:
         bad = [page for page in pages if not 0 <= page < len(self.keys)]
         if bad:
             raise ArgumentError(f"page {bad[0]} is not from 0 to {len(self.keys) - 1}")
+
+
+def through_bytes(x: Array) -> Array:
+    """Return what 8-bit integers hold of `x`: blocks of 32 along the last axis, each with a scale in float16."""
+    dim = x.shape[-1]
+    blocks = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -dim % 32)]).reshape(*x.shape[:-1], -1, 32)
+    scale = (np.abs(blocks).max(axis=-1, keepdims=True) / 127).astype(np.float16).astype(np.float64)
+    integers = np.clip(np.rint(np.divide(blocks, scale, out=np.zeros_like(blocks), where=scale > 0)), -128, 127)
+    kept: Array = (integers * scale).reshape(*x.shape[:-1], -1)[..., :dim]
+    return kept
 
 
 def attend_one(

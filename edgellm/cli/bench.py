@@ -78,9 +78,7 @@ def _compare(
 
     from edgellm.against import compare
 
-    ratios = compare(
-        find_model(model), prompt=prompt, generate=generate, threads=threads, repeat=repeat, depth=depth
-    )
+    ratios = compare(find_model(model), prompt=prompt, generate=generate, threads=threads, repeat=repeat, depth=depth)
     if as_json:
         click.echo(json.dumps([{**asdict(r), "ratio": r.ratio} for r in ratios]))
         return

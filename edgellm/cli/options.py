@@ -38,7 +38,11 @@ _MODEL = (
     click.option("--n-ctx", type=int, help="Context size in tokens; by default what the model and the memory allow."),
     click.option("--threads", type=int, help="CPU threads; by default one for each physical core at hand."),
     click.option("--backend", type=BACKEND, help="What computes; auto, the default, takes the fastest."),
-    click.option("--kv-type", type=click.Choice(("f16", "f32")), help="How keys and values are kept; f16 by default."),
+    click.option(
+        "--kv-type",
+        type=click.Choice(("f16", "q8_0", "f32")),
+        help="How keys and values are kept; f16 by default, q8_0 takes half the memory.",
+    ),
     click.option("--max-memory", help="Fit the context into this much memory, such as 3GB."),
 )
 

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from edgellm.backends.base import PAGE, KVType
+from edgellm.backends.base import PAGE, KVType, kv_page_bytes
 from edgellm.engine.machine import available_memory
 from edgellm.errors import ArgumentError, OutOfMemoryError
 from edgellm.program import Program
@@ -63,10 +63,12 @@ class MemoryModel:
         self.program = program
         self.weights = weights
         self.scratch_width = scratch_width
-        value_bytes = 2 if kv_type == "f16" else 4
-        self.token_bytes = tuple(
-            sum(s.n_head_kv * (s.head_dim + s.head_dim_v) for s in program.states.values() if s.window == window)
-            * value_bytes
+        self.page_bytes = tuple(
+            sum(
+                s.n_head_kv * (kv_page_bytes(kv_type, s.head_dim) + kv_page_bytes(kv_type, s.head_dim_v))
+                for s in program.states.values()
+                if s.window == window
+            )
             for window in program.windows
         )
 
@@ -102,8 +104,8 @@ class MemoryModel:
             n_batch=n_batch,
             n_pages=pages,
             weights=self.weights,
-            kv=sum(n * PAGE * size for n, size in zip(pages, self.token_bytes, strict=True)),
-            kv_per_token=sum(self.token_bytes),
+            kv=sum(n * size for n, size in zip(pages, self.page_bytes, strict=True)),
+            kv_per_token=sum(self.page_bytes) // PAGE,
             scratch=4 * (n_batch * self.scratch_width + rows * self.program.n_vocab),
             n_slots=n_slots,
             states=n_slots * self.state_bytes,

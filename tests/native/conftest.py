@@ -16,7 +16,7 @@ _HERE = available() or ["not built"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out what Numba has no kernels for: it knows the classic tensor types only."""
+    """Take out what Numba has no kernels for: it knows the classic tensor types and floats as keys and values."""
     from edgellm.backends.jit.kernels import TYPES
 
     names = {kind.name: kind.id for kind in dtypes.DTYPES}
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     def possible(item: pytest.Item) -> bool:
         params = getattr(getattr(item, "callspec", None), "params", {})
         kinds = {names[value] for value in params.values() if isinstance(value, str) and value in names}
-        return params.get("native") != "numba" or kinds <= TYPES
+        return params.get("native") != "numba" or (kinds <= TYPES and params.get("kv_type") != "q8_0")
 
     gone = [item for item in items if not possible(item)]
     config.hook.pytest_deselected(items=gone)

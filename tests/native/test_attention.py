@@ -85,6 +85,33 @@ def test_short_sequences(native: Backend, reference: Backend, case: Case, kv_typ
     compare(case, native, reference, kv_type, chunk=7)
 
 
+def differ_by(case: Case, native: Backend, reference: Backend, kv_type: KVType, **how: Any) -> float:
+    """Return the relative error of attention over bytes: queries and weights are rounded, too."""
+    probe = case.probe()
+    sequences: list[Ids] = how.pop("sequences", [np.arange(40, dtype=np.int32)])
+    n = sum(map(len, sequences))
+    results = []
+    for backend in (native, reference):
+        executable = probe.compile(backend, n_tokens=n, kv_type=kv_type, threads=2)
+        found = np.concatenate(feed(executable, probe.program, sequences, **how))[:, : probe.width].astype(np.float64)
+        results.append(found)
+        executable.close()
+    return float(np.sqrt(((results[0] - results[1]) ** 2).mean() / (results[1] ** 2).mean()))
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_bytes_come_close(native: Backend, reference: Backend, case: Case, kv_type: KVType) -> None:
+    assert differ_by(case, native, reference, kv_type, chunk=7) < 0.01
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0"])
+@pytest.mark.parametrize("case", [Case(), Case(window=300, softcap=20.0), Case(n_head=3, n_head_kv=1)], ids=str)
+def test_bytes_come_close_over_several_spans(native: Backend, reference: Backend, case: Case, kv_type: KVType) -> None:
+    tokens = np.random.default_rng(8).integers(0, 40, 700).astype(np.int32)
+    assert differ_by(case, native, reference, kv_type, sequences=[tokens], chunk=265) < 0.01
+
+
 @pytest.mark.parametrize("chunk", [None, 64, 265])
 @pytest.mark.parametrize("case", [Case(), Case(window=300, softcap=20.0), Case(n_head=3, n_head_kv=1)], ids=str)
 def test_contexts_of_several_spans_in_scattered_pages(
@@ -146,7 +173,7 @@ def test_what_is_not_a_number_reaches_all_who_see_it_and_no_other(native: Backen
     np.testing.assert_array_equal(found[~bad], clean[~bad])
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("kv_type", ["f16", "f32", "q8_0"])
 @pytest.mark.parametrize("case", [Case(), Case(window=5, head_dim=20, head_dim_v=36)], ids=str)
 def test_slots_nobody_may_see_hold_anything(native: Backend, case: Case, kv_type: KVType) -> None:
     probe = case.probe(n_rows=41)

@@ -41,7 +41,7 @@ class Description:
     pages: npt.NDArray[np.int32]
     max_rows: int = MAX_ROWS
     n_vocab: int = N_VOCAB
-    kv_f32: int = 0
+    kv_type: int = 0
     spoiled: str = ""
     """What was done to it, for messages."""
 
@@ -57,7 +57,7 @@ class Description:
         """Make the executor."""
         return core.Executor(
             *(self.isa, self.ops, self.weights, self.slots, self.states, self.ropes, self.pages),
-            *(self.max_rows, self.n_vocab, self.kv_f32),
+            *(self.max_rows, self.n_vocab, self.kv_type),
         )
 
     def spoil(self, rng: np.random.Generator) -> None:
@@ -116,7 +116,7 @@ class Description:
         return f"pages {i} {self.pages[i]}"
 
     def _scalar(self, rng: np.random.Generator) -> str:
-        name = str(rng.choice(["max_rows", "n_vocab", "kv_f32"]))
+        name = str(rng.choice(["max_rows", "n_vocab", "kv_type"]))
         setattr(self, name, int(_number(rng)))
         return f"{name} {getattr(self, name)}"
 
