@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
 from edgellm.engine.generation import Generation
@@ -15,9 +15,10 @@ from edgellm.engine.machine import default_threads
 from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
+from edgellm.keywords import GenerateArguments, GenerateKeywords, accepts, settle
 from edgellm.loading import Options, load
 from edgellm.locate import locate
-from edgellm.sampling import Sampler, SamplingParams
+from edgellm.sampling import Sampler
 from edgellm.textstream import TextStream
 from edgellm.vocabulary import Tokenizer
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from edgellm.backends.base import KVType
     from edgellm.chat import ChatTemplate
     from edgellm.info import ModelInfo
-    from edgellm.sampling import LogitBias
+    from edgellm.sampling import Constraint
 
     TokenIds = Sequence[int] | npt.NDArray[np.integer[Any]]
 
@@ -102,24 +103,8 @@ class Model:
         """The template `chat` uses.  Raises TemplateError if the model has none and none would suit it."""
         return self._prompts.template
 
-    def generate(
-        self,
-        prompt: str | TokenIds,
-        *,
-        max_tokens: int | None = None,
-        temperature: float = 0.8,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        repetition_penalty: float = 1.0,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        penalty_last_n: int = 64,
-        logit_bias: LogitBias | None = None,
-        seed: int | None = None,
-        stop: str | Iterable[str] | None = None,
-        parse_special: bool = False,
-    ) -> Generation:
+    @accepts(GenerateArguments)
+    def generate(self, prompt: str | TokenIds, **keywords: Unpack[GenerateKeywords]) -> Generation:
         """Continue `prompt`; returns at once, the text comes from the `Generation`.
 
         prompt: text, which gets a BOS token if the model wants one, or token ids, which are taken as they are.
@@ -134,34 +119,15 @@ class Model:
         or stops with a model that has no vocabulary or ids outside of it, and ClosedError.
         """
         self._engine.check_usable()
-        params = SamplingParams(
-            temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
-            penalty_last_n, logit_bias, seed,
-        )  # fmt: skip
+        asked = settle(GenerateArguments, keywords)
         if isinstance(prompt, str):
-            ids = self._prompts.encode(prompt, parse_special=parse_special)
+            ids = self._prompts.encode(prompt, parse_special=asked.parse_special)
         else:
             ids = self._ids("prompt", prompt)
-        return self._start(ids, max_tokens, params, stop)
+        return self._start(ids, asked)
 
-    def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        max_tokens: int | None = None,
-        temperature: float = 0.8,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        repetition_penalty: float = 1.0,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        penalty_last_n: int = 64,
-        logit_bias: LogitBias | None = None,
-        seed: int | None = None,
-        stop: str | Iterable[str] | None = None,
-        parse_special: bool = False,
-    ) -> Generation:
+    @accepts(GenerateArguments)
+    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[GenerateKeywords]) -> Generation:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
         With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
@@ -169,29 +135,21 @@ class Model:
         other arguments and errors see `generate`; TemplateError comes from the template.
         """
         self._engine.check_usable()
-        params = SamplingParams(
-            temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
-            penalty_last_n, logit_bias, seed,
-        )  # fmt: skip
+        asked = settle(GenerateArguments, keywords)
         if not messages:
             raise ArgumentError("messages is empty: give at least one message")
         prompts, dropped = self._prompts, 0
         if self._overflow == "shift":
-            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, parse_special=parse_special)
+            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, parse_special=asked.parse_special)
         else:
-            ids = prompts.encode_chat(messages, parse_special=parse_special)
-        return self._start(ids, max_tokens, params, stop, dropped)
+            ids = prompts.encode_chat(messages, parse_special=asked.parse_special)
+        return self._start(ids, asked, dropped=dropped)
 
     def _start(
-        self,
-        ids: list[int],
-        max_tokens: int | None,
-        params: SamplingParams,
-        stop: str | Iterable[str] | None,
-        dropped: int = 0,
+        self, ids: list[int], asked: GenerateArguments, constraint: Constraint | None = None, dropped: int = 0
     ) -> Generation:
-        limit = token_limit(max_tokens)
-        stops = stop_strings(stop)
+        limit = token_limit(asked.max_tokens)
+        stops = stop_strings(asked.stop)
         fitted = fit(ids, limit, self._info.n_ctx, self._overflow)
         text, stop_ids = None, frozenset[int]()
         if self._prompts.has_vocabulary or stops:
@@ -202,7 +160,7 @@ class Model:
         request = Request(
             fitted.prompt,
             max_tokens=fitted.max_tokens,
-            sampler=Sampler(params, self._info.n_vocab, ids),
+            sampler=Sampler(asked, self._info.n_vocab, ids, constraint=constraint),
             text=text,
             stop_ids=stop_ids,
         )
