@@ -8,7 +8,7 @@ compares the two. What only `chat` takes goes into a pair that derives from this
 import dataclasses
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -18,12 +18,17 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Arguments = TypeVar("Arguments", bound=SamplingParams)
 
 OTHER_NAMES = {
+    "gbnf": "grammar",
+    "guided_choice": "choices",
+    "guided_regex": "regex",
+    "json_schema": "schema",
     "max_length": "max_tokens",
     "max_new_tokens": "max_tokens",
     "n_predict": "max_tokens",
     "num_predict": "max_tokens",
     "repeat_last_n": "penalty_last_n",
     "repeat_penalty": "repetition_penalty",
+    "response_model": "schema",
     "stop_sequences": "stop",
     "stop_strings": "stop",
     "temp": "temperature",
@@ -37,6 +42,11 @@ class GenerateKeywords(SamplingKeywords, total=False):
     max_tokens: int | None
     stop: str | Iterable[str] | None
     parse_special: bool
+    schema: Any
+    regex: str | None
+    grammar: str | None
+    json: bool
+    choices: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,11 @@ class GenerateArguments(SamplingParams):
     max_tokens: int | None = None
     stop: str | Iterable[str] | None = None
     parse_special: bool = False
+    schema: Any = None
+    regex: str | None = None
+    grammar: str | None = None
+    json: bool = False
+    choices: Sequence[str] | None = None
 
 
 def accepts(arguments: type[SamplingParams]) -> Callable[[Method], Method]:

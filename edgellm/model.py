@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
+from edgellm.constraints import Constraints
 from edgellm.engine.generation import Generation
 from edgellm.engine.limits import Overflow, fit
 from edgellm.engine.machine import default_threads
@@ -19,6 +20,7 @@ from edgellm.keywords import GenerateArguments, GenerateKeywords, accepts, settl
 from edgellm.loading import Options, load
 from edgellm.locate import locate
 from edgellm.sampling import Sampler
+from edgellm.structured import wanted
 from edgellm.textstream import TextStream
 from edgellm.vocabulary import Tokenizer
 
@@ -83,6 +85,7 @@ class Model:
         loaded = load(locate(model), options)
         self._info = loaded.info
         self._prompts = loaded.prompts
+        self._constraints = Constraints(loaded.prompts, loaded.info.n_vocab)
         self._engine = loaded.engine
         self._overflow = options.overflow
         self._finalizer = weakref.finalize(self, loaded.engine.close)
@@ -111,12 +114,17 @@ class Model:
         max_tokens: None or -1: until the model ends the text or the context is full; more than fits is cut to what
             fits (`Generation.truncated`); 0 only reads the prompt, so that a later one that begins with it is quick.
         temperature … seed: see `edgellm.sampling.SamplingParams`.
+        schema, regex, grammar, json, choices: at most one of them, which the text then follows without fail unless it
+            ends by "length": a JSON Schema, pydantic model or Python type such as a dataclass; a regular expression; a
+            grammar in Lark or GBNF; True for any JSON object; texts of which it is one.  `Generation.parsed` is the
+            value; docs/structured.md has the details.
         stop: text that ends the generation and is left out; up to 64 of them.  The spelling of a control token
             stops at that token.
         parse_special: let the prompt's text spell control tokens; a prompt that spells BOS first gets no other.
 
-        Raises ArgumentError, ContextOverflowError for a prompt longer than the context, VocabularyError for text
-        or stops with a model that has no vocabulary or ids outside of it, and ClosedError.
+        Raises ArgumentError, GrammarError for a schema or grammar that cannot be used, ContextOverflowError for a
+        prompt longer than the context, VocabularyError for text or stops with a model that has no vocabulary or ids
+        outside of it, and ClosedError.
         """
         self._engine.check_usable()
         asked = settle(GenerateArguments, keywords)
@@ -148,6 +156,10 @@ class Model:
     def _start(
         self, ids: list[int], asked: GenerateArguments, constraint: Constraint | None = None, dropped: int = 0
     ) -> Generation:
+        parse = None
+        grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
+        if grammar is not None:
+            constraint, parse = self._constraints.start(grammar, ids[-1]), grammar.value
         limit = token_limit(asked.max_tokens)
         stops = stop_strings(asked.stop)
         fitted = fit(ids, limit, self._info.n_ctx, self._overflow)
@@ -171,7 +183,7 @@ class Model:
             request.finish("length")
         else:
             self._engine.submit(request)
-        return Generation(request, self._engine, self)
+        return Generation(request, self._engine, self, parse)
 
     def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Return the ids of `text`; see `edgellm.Tokenizer.encode`."""

@@ -21,6 +21,7 @@ PUBLIC = [
     "EdgeLLMError",
     "Generation",
     "GrammarError",
+    "IncompleteOutputError",
     "Model",
     "ModelFormatError",
     "ModelInfo",
