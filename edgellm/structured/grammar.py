@@ -84,10 +84,15 @@ def regex_grammar(pattern: object) -> Grammar:
 
     The syntax is that of Rust's regex: no look-around, no back-references. `\\d` is 0 to 9; `.` is no line end.
     """
+    return Grammar(f"{HEADER}start: {regex_body(pattern)}", "regex")
+
+
+def regex_body(pattern: object) -> str:
+    """A regular expression as a Lark expression. Raises ArgumentError, GrammarError."""
     from llguidance import regex_to_lark
 
     text = check_text("regex", pattern)
-    return Grammar(f"{HEADER}start: /{_anchored(regex_to_lark(text, use_ascii='d'))}/", "regex")
+    return f"/{_anchored(regex_to_lark(text, use_ascii='d'))}/"
 
 
 def _anchored(pattern: str) -> str:
