@@ -12,6 +12,7 @@ where ``except edgellm.EdgeLLMError`` is too wide.
     ├── VocabularyError         (ValueError)           text asked of a model that cannot give it
     ├── TemplateError           (ValueError)           the chat template failed or refused
     ├── GrammarError            (ValueError)           a schema or grammar cannot be used
+    ├── IncompleteOutputError   (ValueError)           a text ended before the value it was to hold
     ├── ContextOverflowError    (ValueError)           more tokens than the context holds
     ├── OutOfMemoryError        (MemoryError)          the plan does not fit in memory
     ├── NumericalError          (ArithmeticError)      the model gave NaN or no possible token
@@ -55,6 +56,10 @@ class TemplateError(EdgeLLMError, ValueError):
 
 class GrammarError(EdgeLLMError, ValueError):
     """A schema or grammar cannot be enforced."""
+
+
+class IncompleteOutputError(EdgeLLMError, ValueError):
+    """A text ended before the value that a schema or grammar asks for was complete."""
 
 
 class ContextOverflowError(EdgeLLMError, ValueError):

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
 from edgellm.backends.base import KV_TYPES
+from edgellm.constraints import Constraints
 from edgellm.engine.generation import Generation
 from edgellm.engine.limits import Overflow, fit
 from edgellm.engine.machine import default_threads
 from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
+from edgellm.keywords import GenerateArguments, GenerateKeywords, accepts, settle
 from edgellm.loading import Options, load
 from edgellm.locate import locate
-from edgellm.sampling import Sampler, SamplingParams
+from edgellm.sampling import Sampler
+from edgellm.structured import wanted
 from edgellm.textstream import TextStream
 from edgellm.vocabulary import Tokenizer
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from edgellm.backends.base import KVType
     from edgellm.chat import ChatTemplate
     from edgellm.info import ModelInfo
-    from edgellm.sampling import LogitBias
+    from edgellm.sampling import Constraint
 
     TokenIds = Sequence[int] | npt.NDArray[np.integer[Any]]
 
@@ -84,6 +87,7 @@ class Model:
         loaded = load(locate(model), options)
         self._info = loaded.info
         self._prompts = loaded.prompts
+        self._constraints = Constraints(loaded.prompts, loaded.info.n_vocab)
         self._engine = loaded.engine
         self._overflow = options.overflow
         self._finalizer = weakref.finalize(self, loaded.engine.close)
@@ -104,66 +108,36 @@ class Model:
         """The template `chat` uses.  Raises TemplateError if the model has none and none would suit it."""
         return self._prompts.template
 
-    def generate(
-        self,
-        prompt: str | TokenIds,
-        *,
-        max_tokens: int | None = None,
-        temperature: float = 0.8,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        repetition_penalty: float = 1.0,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        penalty_last_n: int = 64,
-        logit_bias: LogitBias | None = None,
-        seed: int | None = None,
-        stop: str | Iterable[str] | None = None,
-        parse_special: bool = False,
-    ) -> Generation:
+    @accepts(GenerateArguments)
+    def generate(self, prompt: str | TokenIds, **keywords: Unpack[GenerateKeywords]) -> Generation:
         """Continue `prompt`; returns at once, the text comes from the `Generation`.
 
         prompt: text, which gets a BOS token if the model wants one, or token ids, which are taken as they are.
         max_tokens: None or -1: until the model ends the text or the context is full; more than fits is cut to what
             fits (`Generation.truncated`); 0 only reads the prompt, so that a later one that begins with it is quick.
         temperature … seed: see `edgellm.sampling.SamplingParams`.
+        schema, regex, grammar, json, choices: at most one of them, which the text then follows without fail unless it
+            ends by "length": a JSON Schema, pydantic model or Python type such as a dataclass; a regular expression; a
+            grammar in Lark or GBNF; True for any JSON object; texts of which it is one.  `Generation.parsed` is the
+            value; docs/structured.md has the details.
         stop: text that ends the generation and is left out; up to 64 of them.  The spelling of a control token
             stops at that token.
         parse_special: let the prompt's text spell control tokens; a prompt that spells BOS first gets no other.
 
-        Raises ArgumentError, ContextOverflowError for a prompt longer than the context, VocabularyError for text
-        or stops with a model that has no vocabulary or ids outside of it, and ClosedError.
+        Raises ArgumentError, GrammarError for a schema or grammar that cannot be used, ContextOverflowError for a
+        prompt longer than the context, VocabularyError for text or stops with a model that has no vocabulary or ids
+        outside of it, and ClosedError.
         """
         self._engine.check_usable()
-        params = SamplingParams(
-            temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
-            penalty_last_n, logit_bias, seed,
-        )  # fmt: skip
+        asked = settle(GenerateArguments, keywords)
         if isinstance(prompt, str):
-            ids = self._prompts.encode(prompt, parse_special=parse_special)
+            ids = self._prompts.encode(prompt, parse_special=asked.parse_special)
         else:
             ids = self._ids("prompt", prompt)
-        return self._start(ids, max_tokens, params, stop)
+        return self._start(ids, asked)
 
-    def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        max_tokens: int | None = None,
-        temperature: float = 0.8,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        repetition_penalty: float = 1.0,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        penalty_last_n: int = 64,
-        logit_bias: LogitBias | None = None,
-        seed: int | None = None,
-        stop: str | Iterable[str] | None = None,
-        parse_special: bool = False,
-    ) -> Generation:
+    @accepts(GenerateArguments)
+    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[GenerateKeywords]) -> Generation:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
         With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
@@ -171,29 +145,25 @@ class Model:
         other arguments and errors see `generate`; TemplateError comes from the template.
         """
         self._engine.check_usable()
-        params = SamplingParams(
-            temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
-            penalty_last_n, logit_bias, seed,
-        )  # fmt: skip
+        asked = settle(GenerateArguments, keywords)
         if not messages:
             raise ArgumentError("messages is empty: give at least one message")
         prompts, dropped = self._prompts, 0
         if self._overflow == "shift":
-            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, parse_special=parse_special)
+            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, parse_special=asked.parse_special)
         else:
-            ids = prompts.encode_chat(messages, parse_special=parse_special)
-        return self._start(ids, max_tokens, params, stop, dropped)
+            ids = prompts.encode_chat(messages, parse_special=asked.parse_special)
+        return self._start(ids, asked, dropped=dropped)
 
     def _start(
-        self,
-        ids: list[int],
-        max_tokens: int | None,
-        params: SamplingParams,
-        stop: str | Iterable[str] | None,
-        dropped: int = 0,
+        self, ids: list[int], asked: GenerateArguments, constraint: Constraint | None = None, dropped: int = 0
     ) -> Generation:
-        limit = token_limit(max_tokens)
-        stops = stop_strings(stop)
+        parse = None
+        grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
+        if grammar is not None:
+            constraint, parse = self._constraints.start(grammar, ids[-1]), grammar.value
+        limit = token_limit(asked.max_tokens)
+        stops = stop_strings(asked.stop)
         fitted = fit(ids, limit, self._info.n_ctx, self._overflow)
         text, stop_ids = None, frozenset[int]()
         if self._prompts.has_vocabulary or stops:
@@ -204,7 +174,7 @@ class Model:
         request = Request(
             fitted.prompt,
             max_tokens=fitted.max_tokens,
-            sampler=Sampler(params, self._info.n_vocab, ids),
+            sampler=Sampler(asked, self._info.n_vocab, ids, constraint=constraint),
             text=text,
             stop_ids=stop_ids,
         )
@@ -215,7 +185,7 @@ class Model:
             request.finish("length")
         else:
             self._engine.submit(request)
-        return Generation(request, self._engine, self)
+        return Generation(request, self._engine, self, parse)
 
     def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Return the ids of `text`; see `edgellm.Tokenizer.encode`."""

@@ -10,7 +10,6 @@ import pytest
 
 import edgellm
 from edgellm import errors
-from edgellm.sampling import SamplingParams
 
 PUBLIC = [
     "ArgumentError",
@@ -22,6 +21,7 @@ PUBLIC = [
     "EdgeLLMError",
     "Generation",
     "GrammarError",
+    "IncompleteOutputError",
     "Model",
     "ModelFormatError",
     "ModelInfo",
@@ -59,22 +59,6 @@ def test_every_error_is_exported():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Modell'"):
         _ = edgellm.Modell
-
-
-@pytest.mark.parametrize("method", ["generate", "chat"])
-def test_sampling_keywords_have_the_samplers_defaults(method):
-    keywords = inspect.signature(getattr(edgellm.Model, method)).parameters
-    for name, parameter in inspect.signature(SamplingParams).parameters.items():
-        assert keywords[name].default == parameter.default
-        assert keywords[name].kind is inspect.Parameter.KEYWORD_ONLY
-
-
-def test_generate_and_chat_take_the_same_keywords():
-    def keywords(method):
-        parameters = inspect.signature(method).parameters
-        return {name: parameters[name].default for name in parameters if name not in ("prompt", "messages")}
-
-    assert keywords(edgellm.Model.generate) == keywords(edgellm.Model.chat)
 
 
 def test_importing_is_light():

@@ -46,6 +46,7 @@ HEAVY = (
     "gguf",
     "huggingface_hub",
     "jinja2",
+    "llguidance",
     "llvmlite",
     "numba",
     "numpy",

@@ -152,6 +152,7 @@ class Engine:
             request.finish("cancelled")
         self._arrivals.clear()
         self._scheduler.clear()
+        self._runner.close()
         self._executable.close()
         self._on_close()
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from edgellm.engine.request import FinishReason, Request, Timings, Usage
+from edgellm.errors import ArgumentError, IncompleteOutputError
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,11 +28,18 @@ class Generation:
     A model without a vocabulary yields no chunks; its ids are in `token_ids`.
     """
 
-    def __init__(self, request: Request, engine: Engine, owner: object = None) -> None:
-        """`owner` is kept alive as long as the generation is."""
+    def __init__(
+        self,
+        request: Request,
+        engine: Engine,
+        owner: object = None,
+        parse: Callable[[str], Any] | None = None,
+    ) -> None:
+        """`owner` is kept alive as long as the generation is; `parse` makes the value of `parsed`."""
         self._request = request
         self._engine = engine
         self._owner = owner
+        self._parse = parse
         self._chunks: list[str] = []
         self._lost = weakref.finalize(self, engine.cancel, request)
         self._lost.atexit = False
@@ -89,6 +97,26 @@ class Generation:
         for _ in self:
             pass
         return "".join(self._chunks)
+
+    @property
+    def parsed(self) -> Any:
+        """The value of the whole text: waits for the end.  For ``schema=`` an instance of the pydantic model or the
+        type that was given, or the data of the JSON; for ``json=`` a dict; for others the text.
+
+        Raises IncompleteOutputError if the text ended before its value was complete (`finish_reason` is "length" or
+        "cancelled", or a stop string came first), ArgumentError if the text followed no schema or grammar.
+        """
+        if self._parse is None:
+            raise ArgumentError("this text follows no schema: ask for one with schema= or json=True")
+        text = self.text
+        if self.finish_reason == "stop":
+            try:
+                return self._parse(text)
+            except ValueError as error:
+                raise IncompleteOutputError(f"the text is not complete: {error}") from error
+        raise IncompleteOutputError(
+            f"the text ended by {self.finish_reason!r} before its value was complete: raise max_tokens, or ask for less"
+        )
 
     @property
     def finish_reason(self) -> FinishReason | None:

@@ -159,6 +159,8 @@ class Request:
             self.deliver(text.feed(token))
             if text.stopped:
                 self.finish("stop")
+        if self.sampler is not None and self.sampler.finished:
+            self.finish("stop")
         if not self.done and len(self.completion) == self.max_tokens:
             self.finish("length")
 

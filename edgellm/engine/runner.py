@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -24,9 +25,15 @@ def build_batch(works: Sequence[Work]) -> Batch:
         segments.append(Segment(start, n, work.pages, request.slot))
         if request.logits is not None:
             wanted += range(len(tokens) - n, len(tokens))
-        elif n == request.pending and request.sampler is not None and request.max_tokens != 0:
+        elif samples(work):
             wanted.append(len(tokens) - 1)
     return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32))
+
+
+def samples(work: Work) -> bool:
+    """Whether the last row of `work` is to be followed by a token."""
+    request = work.request
+    return work.n_rows == request.pending and request.sampler is not None and request.max_tokens != 0
 
 
 class Runner:
@@ -35,6 +42,12 @@ class Runner:
     def __init__(self, executable: Executable, scheduler: Scheduler) -> None:
         self._executable = executable
         self._scheduler = scheduler
+        # One thread: masks take microseconds, and the cores are at work on the step.
+        self._beside = ThreadPoolExecutor(1, "edgellm-masks")
+
+    def close(self) -> None:
+        """End the thread that works beside the steps."""
+        self._beside.shutdown(cancel_futures=True)
 
     def run(self, plan: Plan) -> None:
         """Move pages as the plan says, then compute its rows and give every request its token."""
@@ -51,6 +64,9 @@ class Runner:
         if not works:
             return
         batch = build_batch(works)
+        for work in works:
+            if work.request.sampler is not None and samples(work):
+                work.request.sampler.prepare(self._beside.submit)
         try:
             logits = self._executable.step(batch)
         except CancelledError:

@@ -1,7 +1,8 @@
 """From logits to a token: parameters, pure steps, and the chain that runs them in a visible order."""
 
 from edgellm.sampling.chain import Sampler
+from edgellm.sampling.constraint import Constraint
 from edgellm.sampling.logprobs import TokenLogprobs, logprobs
-from edgellm.sampling.params import LogitBias, SamplingParams
+from edgellm.sampling.params import LogitBias, SamplingKeywords, SamplingParams
 
-__all__ = ["LogitBias", "Sampler", "SamplingParams", "TokenLogprobs", "logprobs"]
+__all__ = ["Constraint", "LogitBias", "Sampler", "SamplingKeywords", "SamplingParams", "TokenLogprobs", "logprobs"]

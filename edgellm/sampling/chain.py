@@ -1,11 +1,11 @@
 """The order of the steps, and the sampler that runs them.
 
-    logit bias → penalties → mask → top_k → top_p → min_p → temperature → draw
+    mask → logit bias → penalties → top_k → top_p → min_p → temperature → draw
 
 - Bias and penalties change logits, so they see every token and come before whatever removes tokens. Bias comes
   first, as in llama.cpp: it corrects the model, the penalties then act on the corrected model.
-- The mask of a grammar comes before the filters, so that they choose among legal tokens. After them, it could
-  find all tokens gone that it allows.
+- The mask of a constraint comes before everything, so that the filters choose among legal tokens. After them, it
+  could find all tokens gone that it allows.
 - The filters judge the model's own distribution and temperature comes last, as in llama.cpp (Transformers has it
   first): a high temperature then spreads the choice over plausible tokens and never lets implausible ones in, and
   settings tuned on other GGUF runtimes keep their meaning.
@@ -14,13 +14,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgellm.errors import ArgumentError, NumericalError, VocabularyError
+from edgellm.errors import ArgumentError, GrammarError, NumericalError, VocabularyError
 from edgellm.sampling import steps
+from edgellm.sampling.constraint import Constraint, Guard, Mask, Submit
 from edgellm.sampling.history import TokenWindow
 from edgellm.sampling.params import MAX_SEED, SamplingParams
 from edgellm.sampling.rng import fresh_seed, uniform
@@ -68,7 +68,8 @@ class Sampler:
 
     params: the settings. n_vocab: length of the logits. prompt_ids: the tokens so far, which penalties count
     like generated ones. state: what `state` of another sampler returned, to go on where that one was: with the
-    same params and all tokens so far as prompt_ids, the choices are those it would have made.
+    same params and all tokens so far as prompt_ids, the choices are those it would have made. constraint: decides
+    which tokens are legal; it sees accepted tokens, not the prompt.
 
     Raises ArgumentError for a bias on a token that does not exist, VocabularyError for such a token in prompt_ids.
     """
@@ -79,7 +80,9 @@ class Sampler:
         n_vocab: int,
         prompt_ids: Sequence[int] = (),
         state: Mapping[str, int] | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
+        self._guard = None if constraint is None else Guard(constraint)
         self.params = params
         self.n_vocab = n_vocab
         self.seed, self._draws = _start(params, state)
@@ -87,36 +90,47 @@ class Sampler:
             if int(token) >= n_vocab:
                 raise ArgumentError(f"logit_bias: token {token} does not exist, ids go from 0 to {n_vocab - 1}")
         self._filters = filters(params, n_vocab)
-        self._use(TokenWindow(params.penalty_last_n))
+        self._window = TokenWindow(params.penalty_last_n)
+        self._edits = edits(params, self._window)
         last_n = params.penalty_last_n
         for token in prompt_ids if last_n < 0 else prompt_ids[-last_n:] if last_n else ():
-            self.accept(token)
+            self._count(token)
 
-    def _use(self, window: TokenWindow) -> None:
-        self._window = window
-        self._edits = edits(self.params, window)
+    @property
+    def finished(self) -> bool:
+        """Whether the constraint, if there is one, has nothing left to ask for: the text is complete."""
+        return self._guard is not None and self._guard.finished
 
-    def sample(self, logits: NDArray[np.float32], mask: NDArray[Any] | None = None) -> int:
-        """Choose a token. It counts for the penalties only once it is accepted.
+    def prepare(self, submit: Submit) -> None:
+        """Begin what the next `sample` needs besides logits, by `submit`, in another thread."""
+        if self._guard is not None:
+            self._guard.prepare(submit)
 
-        logits: float32[n_vocab], not changed. mask: the tokens allowed, see `steps.allow`.
+    def sample(self, logits: NDArray[np.float32]) -> int:
+        """Choose a token. It counts for penalties and constraint only once it is accepted.
+
+        logits: float32[n_vocab], not changed.
         Every call that returns uses up one random number, whatever the settings. Raises NumericalError, naming
-        the step, if the logits hold NaN or +inf or leave no token possible; ArgumentError for a wrong shape.
+        the step, if the logits hold NaN or +inf or leave no token possible; GrammarError if the constraint fails or
+        allows none of the possible tokens; ArgumentError for a wrong shape.
         """
         if logits.shape != (self.n_vocab,) or logits.dtype != np.float32:
             raise ArgumentError(f"logits must be float32[{self.n_vocab}], not {logits.dtype}{list(logits.shape)}")
         best = int(logits.argmax())
         self._check(float(logits[best]))
+        mask = None if self._guard is None else self._guard.mask()
         if self._edits or mask is not None or not self.params.greedy:
             best = self._choose(Candidates.all(logits), mask)
         self._draws += 1
         return best
 
-    def _choose(self, candidates: Candidates, mask: NDArray[Any] | None) -> int:
-        for step in self._edits:
-            candidates = step(candidates)
+    def _choose(self, candidates: Candidates, mask: Mask) -> int:
         if mask is not None:
             candidates = steps.allow(candidates, mask)
+        for step in self._edits:
+            candidates = step(candidates)
+        if mask is not None and candidates.logits.max() == -np.inf:
+            raise GrammarError(f"step {self._draws}: none of the tokens that may follow by the grammar is possible")
         self._check(float(candidates.logits.max()))
         if self.params.greedy:
             return steps.greedy(candidates)
@@ -132,7 +146,12 @@ class Sampler:
             raise NumericalError(f"step {self._draws}: the model gave a logit of {peak}")
 
     def accept(self, token: int) -> None:
-        """Count a token of the sequence. Raises VocabularyError if it does not exist."""
+        """Count a token. Raises VocabularyError if it does not exist, GrammarError if the constraint fails."""
+        self._count(token)
+        if self._guard is not None:
+            self._guard.advance(int(token))
+
+    def _count(self, token: int) -> None:
         if not 0 <= token < self.n_vocab:
             raise VocabularyError(f"token {token} is outside the vocabulary of {self.n_vocab}")
         if self.params.penalizes:
@@ -141,12 +160,6 @@ class Sampler:
     def state(self) -> dict[str, int]:
         """What a new sampler needs, besides params and the tokens so far, to go on from here."""
         return {"seed": self.seed, "draws": self._draws}
-
-    def clone(self) -> "Sampler":
-        """An independent sampler that would make the same choices from here."""
-        twin = Sampler(self.params, self.n_vocab, state=self.state())
-        twin._use(self._window.copy())
-        return twin
 
 
 def _start(params: SamplingParams, state: Mapping[str, int] | None) -> tuple[int, int]:

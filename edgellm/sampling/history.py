@@ -33,15 +33,6 @@ class TokenWindow:
         used = len(self._slots)
         return self._ids[:used], self._counts[:used]
 
-    def copy(self) -> "TokenWindow":
-        """An independent window with the same content."""
-        twin = TokenWindow(self._size)
-        twin._recent = self._recent.copy()
-        twin._slots = self._slots.copy()
-        twin._ids = self._ids.copy()
-        twin._counts = self._counts.copy()
-        return twin
-
     def _count(self, token: int) -> None:
         slot = self._slots.setdefault(token, len(self._slots))
         if slot == len(self._ids):

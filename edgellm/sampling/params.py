@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import TypedDict
 
 from edgellm.errors import ArgumentError
 
@@ -14,7 +15,22 @@ GREEDY_BELOW = 1e-5
 MAX_SEED = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
+class SamplingKeywords(TypedDict, total=False):
+    """The fields of `SamplingParams` as keyword arguments, for type checkers."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    penalty_last_n: int
+    logit_bias: LogitBias | None
+    seed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How the next token is chosen. Every field is checked on construction; `ArgumentError` names what is wrong.
 

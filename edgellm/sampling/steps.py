@@ -81,21 +81,17 @@ def _edit(candidates: Candidates, ids: NDArray[np.int64], values: NDArray[np.flo
     return Candidates(candidates.ids, logits)
 
 
-def allow(candidates: Candidates, mask: NDArray[Any]) -> Candidates:
-    """Forbid (logit -inf) the tokens that a grammar does not allow. Needs every token in play.
+def allow(candidates: Candidates, mask: NDArray[np.uint32]) -> Candidates:
+    """Forbid (logit -inf) the tokens whose bits are not set. Needs every token in play.
 
-    mask: bool per token, or one bit per token in 32-bit words, lowest bit first. It may be longer than the
-    vocabulary, never shorter. Raises ArgumentError for anything else.
+    mask: uint32 words, one bit per token, lowest bit first. Tokens beyond its end are forbidden; it may also be longer
+    than the vocabulary. Raises ArgumentError for another type or shape.
     """
-    n_vocab = candidates.ids.size
-    if mask.dtype.kind in "iu" and mask.dtype.itemsize == 4:
-        words = np.ascontiguousarray(mask).astype(mask.dtype.newbyteorder("<"), copy=False)
-        mask = np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
-    if mask.dtype != np.bool_ or mask.ndim != 1 or mask.size < n_vocab:
-        raise ArgumentError(
-            f"the mask must be bool[{n_vocab}] or 32-bit words of as many bits, not {mask.dtype}{list(mask.shape)}"
-        )
-    return Candidates(candidates.ids, np.where(mask[:n_vocab], candidates.logits, np.float32(-math.inf)))
+    if mask.dtype != np.uint32 or mask.ndim != 1:
+        raise ArgumentError(f"a mask must be uint32 words, not {mask.dtype}{list(mask.shape)}")
+    octets = np.ascontiguousarray(mask, "<u4").view(np.uint8)
+    allowed = np.unpackbits(octets, count=candidates.ids.size, bitorder="little").view(np.bool_)
+    return Candidates(candidates.ids, np.where(allowed, candidates.logits, np.float32(-math.inf)))
 
 
 def top_k(candidates: Candidates, k: int) -> Candidates:

@@ -59,6 +59,16 @@ class Tokenizer(ABC):
         """Number of tokens."""
         return len(self._vocabulary)
 
+    @property
+    def control_ids(self) -> list[int]:
+        """The control tokens, ascending: plain text never encodes to one."""
+        return self._vocabulary.ids_of_type(TokenType.CONTROL)
+
+    @property
+    def strips_space(self) -> bool:
+        """Whether the first space is no part of a text that starts afresh (SentencePiece's dummy prefix)."""
+        return self._space_prefix
+
     def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Token ids of ``text``.
 
@@ -125,6 +135,11 @@ class Tokenizer(ABC):
         # Not remembered: a caller that asks for the whole vocabulary has its own table.
         hidden, full, _ = self._seen.get(token) or self._entry(token)
         return full if special else hidden
+
+    def text_table(self) -> list[bytes]:
+        """The bytes that each token adds to a text, by id; none for control, unknown and unused tokens."""
+        unused = set(self._vocabulary.ids_of_type(TokenType.UNUSED))
+        return [b"" if token in unused else self._entry(token)[0] for token in range(self.n_vocab)]
 
     def next_bytes(self, token: int, fresh: bool, skip_special: bool) -> tuple[bytes, bool]:
         """The bytes of a token where it stands in a text, and whether the text after it starts afresh.

@@ -14,7 +14,7 @@ from edgellm.engine.generation import Generation
 from edgellm.engine.limits import SINKS, Overflow, fit, shift_tokens
 from edgellm.engine.request import Request, TextOutput
 from edgellm.engine.scheduler import Scheduler, Sizes
-from edgellm.sampling import Sampler, SamplingParams
+from edgellm.sampling import Constraint, Sampler, SamplingParams
 from tests.support.fake import FakeExecutable, Rule
 
 
@@ -35,6 +35,7 @@ class Bench:
         *,
         text: TextOutput | None = None,
         stop_ids: Sequence[int] = (),
+        constraint: Constraint | None = None,
         **sampling: Any,
     ) -> Generation:
         fitted = fit(list(prompt), max_tokens, self.scheduler.sizes.n_ctx, self.overflow)
@@ -42,7 +43,7 @@ class Bench:
         request = Request(
             fitted.prompt,
             max_tokens=fitted.max_tokens,
-            sampler=Sampler(params, self.fake.n_vocab, list(prompt)),
+            sampler=Sampler(params, self.fake.n_vocab, list(prompt), constraint=constraint),
             text=text,
             stop_ids=frozenset(stop_ids),
         )

@@ -1,6 +1,5 @@
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,15 +18,3 @@ def test_counts_are_those_of_the_last_tokens(tokens: list[int], size: int) -> No
         window.push(token)
     recent = tokens if size < 0 else tokens[max(0, len(tokens) - size) :]
     assert counted(window) == dict(Counter(recent))
-
-
-@pytest.mark.parametrize("size", [-1, 3])
-def test_a_copy_goes_its_own_way(size: int) -> None:
-    window = TokenWindow(size)
-    for token in (1, 2, 2):
-        window.push(token)
-    twin = window.copy()
-    twin.push(1)
-    window.push(9)
-    assert counted(window) == ({1: 1, 2: 2, 9: 1} if size < 0 else {2: 2, 9: 1})
-    assert counted(twin) == ({1: 2, 2: 2} if size < 0 else {2: 2, 1: 1})

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from edgellm.errors import ArgumentError, EdgeLLMError, NumericalError, VocabularyError
 from edgellm.sampling import Sampler, SamplingParams
+from tests.support.rules import Rules
 
 INF = math.inf
 NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
-def sampler(n_vocab: int = 10, prompt_ids: Sequence[int] = (), **settings: Any) -> Sampler:
-    return Sampler(SamplingParams(**{"seed": 1, **settings}), n_vocab, prompt_ids)
+def sampler(
+    n_vocab: int = 10, prompt_ids: Sequence[int] = (), constraint: Rules | None = None, **settings: Any
+) -> Sampler:
+    return Sampler(SamplingParams(**{"seed": 1, **settings}), n_vocab, prompt_ids, constraint=constraint)
 
 
 def array(*values: float) -> NDArray[np.float32]:
@@ -121,27 +124,17 @@ def test_every_token_uses_one_draw_whatever_the_settings(settings: dict[str, Any
     assert one.state() == {"seed": 1, "draws": 7}
 
 
-def test_a_restored_sampler_and_a_clone_go_on_where_the_first_one_was() -> None:
+def test_a_restored_sampler_goes_on_where_the_first_one_was() -> None:
     rng = np.random.default_rng(5)
     settings: dict[str, Any] = {"temperature": 1.02, "repetition_penalty": 1.3, "penalty_last_n": 6}
     prompt = [3, 3, 7]
     one = sampler(50, prompt, **settings)
     tokens = [*prompt, *run(one, rng.standard_normal(50).astype(np.float32), 10)]
     restored = Sampler(SamplingParams(**settings), 50, tokens, one.state())
-    clone = one.clone()
     for _ in range(20):
         logits = rng.standard_normal(50).astype(np.float32)
-        assert run(one, logits, 1) == run(restored, logits, 1) == run(clone, logits, 1)
-    clone.accept(0)
-    assert one.state() == restored.state() == clone.state()
-
-
-def test_a_clone_does_not_share_its_history() -> None:
-    one = sampler(3, temperature=0, presence_penalty=1.0)
-    clone = one.clone()
-    clone.accept(0)
-    logits = array(1.5, 1.0, 0)
-    assert (one.sample(logits), clone.sample(logits)) == (0, 1)
+        assert run(one, logits, 1) == run(restored, logits, 1)
+    assert one.state() == restored.state()
 
 
 @pytest.mark.parametrize("state", [{}, {"seed": -1, "draws": 0}, {"seed": 2**64, "draws": 0}, {"seed": 0, "draws": -1}])
@@ -164,21 +157,6 @@ def test_bias_comes_before_penalties() -> None:
     assert one.sample(array(1, 1.2)) == 1
 
 
-@pytest.mark.parametrize("settings", [{"temperature": 0}, {"top_k": 1}, {"top_p": 0.01}, {"min_p": 1.0}, NEUTRAL])
-def test_a_mask_comes_before_every_filter_and_after_bias(settings: dict[str, Any]) -> None:
-    one = sampler(4, **settings, logit_bias={0: 100})
-    mask = np.array([False, True, False, True])
-    assert [one.sample(array(9, -50, 8, 0), mask) for _ in range(20)] == [3] * 20
-
-
-@pytest.mark.parametrize("settings", [{"temperature": 0}, {}])
-def test_a_mask_without_a_possible_token_is_an_error(settings: dict[str, Any]) -> None:
-    one = sampler(3, **settings)
-    for mask in (np.zeros(3, np.bool_), np.array([False, True, False])):
-        with pytest.raises(NumericalError, match="step 0"):
-            one.sample(array(1, -INF, 2), mask)
-
-
 def test_ids_outside_the_vocabulary_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"token 10 does not exist.*0 to 9"):
         sampler(10, logit_bias={10: 1.0})
@@ -198,8 +176,15 @@ def test_logits_of_another_shape_are_refused(logits: NDArray[Any]) -> None:
 def test_logits_are_not_changed() -> None:
     logits = np.random.default_rng(1).standard_normal(3000).astype(np.float32)
     before = logits.copy()
-    one = sampler(3000, [1, 2, 3], repetition_penalty=1.5, presence_penalty=0.5, logit_bias={5: 3.0})
-    one.sample(logits, np.arange(3000) % 2 == 0)
+    one = sampler(
+        3000,
+        [1, 2, 3],
+        constraint=Rules(lambda seen: range(0, 3000, 2), 3000),
+        repetition_penalty=1.5,
+        presence_penalty=0.5,
+        logit_bias={5: 3.0},
+    )
+    one.sample(logits)
     assert np.array_equal(before, logits)
 
 
@@ -274,18 +259,18 @@ NUMBER = st.one_of(st.floats(0, 2), st.floats(0, allow_infinity=False))
         },
     ),
     prompt=st.lists(st.integers(0, 5), max_size=8),
-    mask=st.none() | st.lists(st.booleans(), min_size=40, max_size=40).map(lambda bits: np.array(bits)),
+    legal=st.none() | st.sets(st.integers(0, 39)),
 )
 def test_any_input_yields_a_possible_token_or_our_error(
-    logits: list[float], wish: dict[str, Any], prompt: list[int], mask: NDArray[np.bool_] | None
+    logits: list[float], wish: dict[str, Any], prompt: list[int], legal: set[int] | None
 ) -> None:
     values = array(*logits)
     try:
-        one = Sampler(SamplingParams(**wish), len(logits), prompt)
-        token = one.sample(values, mask)
+        one = Sampler(SamplingParams(**wish), len(logits), prompt, constraint=Rules(lambda seen: legal, 40))
+        token = one.sample(values)
     except EdgeLLMError:
         return
     assert 0 <= token < len(logits)
     assert values[token] > -INF
-    assert mask is None or mask[token]
+    assert legal is None or token in legal
     one.accept(token)

@@ -144,21 +144,21 @@ def test_logit_bias_adds_and_forbids() -> None:
     assert logits.tolist() == [1, 2, 3, -INF]
 
 
-@pytest.mark.parametrize("dtype", [np.uint32, np.int32, ">u4"])
-def test_a_mask_may_be_words_of_bits(dtype: Any) -> None:
-    allowed = np.zeros(70, np.bool_)
-    allowed[[0, 31, 32, 63, 69]] = True
-    words = np.array([0x80000001, 0x80000001, 0x00000020], np.uint32).astype(dtype)
-    candidates = Candidates.all(np.arange(70, dtype=np.float32))
-    for mask in (allowed, words):
-        result = steps.allow(candidates, mask)
-        assert np.flatnonzero(np.isfinite(result.logits)).tolist() == [0, 31, 32, 63, 69]
-        assert result.logits.dtype == np.float32
+@pytest.mark.parametrize("extra", [0, 3])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_mask_has_a_bit_per_token(extra: int, stride: int) -> None:
+    words = np.array([0x80000001, 0x80000001, 0x00000020, *[0xFFFFFFFF] * extra], np.uint32)
+    result = steps.allow(Candidates.all(np.arange(70, dtype=np.float32)), np.repeat(words, stride)[::stride])
+    assert np.flatnonzero(np.isfinite(result.logits)).tolist() == [0, 31, 32, 63, 69]
+    assert result.logits.dtype == np.float32
 
 
-@pytest.mark.parametrize(
-    "mask", [np.ones(69, np.bool_), np.ones(2, np.uint32), np.ones(70, np.uint8), np.ones((1, 70), np.bool_)]
-)
+def test_tokens_beyond_the_end_of_a_mask_are_forbidden() -> None:
+    result = steps.allow(Candidates.all(np.zeros(70, np.float32)), np.full(2, 0xFFFFFFFF, np.uint32))
+    assert np.flatnonzero(np.isfinite(result.logits)).tolist() == list(range(64))
+
+
+@pytest.mark.parametrize("mask", [np.ones(70, np.bool_), np.ones(3, np.int64), np.ones((1, 3), np.uint32)])
 def test_a_mask_of_another_shape_is_refused(mask: NDArray[Any]) -> None:
     with pytest.raises(ArgumentError, match="mask"):
         steps.allow(Candidates.all(np.zeros(70, np.float32)), mask)

@@ -1,0 +1,94 @@
+"""The keyword arguments of `Model.generate` and `Model.chat`, defined once.
+
+Two views of one list: a TypedDict tells type checkers and editors what ``**keywords`` may hold, and the dataclass below
+it has the defaults and the checks. A new argument is a line in each, and one in the docstring of its method; a test
+compares the two. What only `chat` takes goes into a pair that derives from this one.
+"""
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from edgellm.sampling import SamplingKeywords, SamplingParams
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+Arguments = TypeVar("Arguments", bound=SamplingParams)
+
+OTHER_NAMES = {
+    "gbnf": "grammar",
+    "guided_choice": "choices",
+    "guided_regex": "regex",
+    "json_schema": "schema",
+    "max_length": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "n_predict": "max_tokens",
+    "num_predict": "max_tokens",
+    "repeat_last_n": "penalty_last_n",
+    "repeat_penalty": "repetition_penalty",
+    "response_model": "schema",
+    "stop_sequences": "stop",
+    "stop_strings": "stop",
+    "temp": "temperature",
+}
+"""What other runtimes call our arguments, where the spelling alone would not suggest ours."""
+
+
+class GenerateKeywords(SamplingKeywords, total=False):
+    """What `Model.generate` takes besides the prompt; `Model.chat` takes it too."""
+
+    max_tokens: int | None
+    stop: str | Iterable[str] | None
+    parse_special: bool
+    schema: Any
+    regex: str | None
+    grammar: str | None
+    json: bool
+    choices: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateArguments(SamplingParams):
+    """The same with defaults, the sampling settings checked."""
+
+    max_tokens: int | None = None
+    stop: str | Iterable[str] | None = None
+    parse_special: bool = False
+    schema: Any = None
+    regex: str | None = None
+    grammar: str | None = None
+    json: bool = False
+    choices: Sequence[str] | None = None
+
+
+def accepts(arguments: type[SamplingParams]) -> Callable[[Method], Method]:
+    """Show the fields of `arguments` in the signature of a method, in the place of its ``**keywords``."""
+    fields = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for field in dataclasses.fields(arguments)
+    ]
+
+    def decorate(method: Method) -> Method:
+        plain = inspect.signature(method)
+        own = [p for p in plain.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        cast(Any, method).__signature__ = plain.replace(parameters=[*own, *fields])
+        return method
+
+    return decorate
+
+
+def settle(kind: type[Arguments], keywords: Mapping[str, Any]) -> Arguments:
+    """Return the arguments that were given, completed and checked.
+
+    Raises ArgumentError for values out of range, and TypeError, as Python does, for names that do not exist, with the
+    name that was meant.
+    """
+    known = [field.name for field in dataclasses.fields(kind)]
+    for name in keywords:
+        if name not in known:
+            meant = OTHER_NAMES.get(name) or next(iter(difflib.get_close_matches(name, known, 1)), None)
+            advice = f"did you mean {meant}?" if meant in known else f"there are {', '.join(sorted(known))}"
+            raise TypeError(f"there is no argument {name}: {advice}")
+    return kind(**keywords)

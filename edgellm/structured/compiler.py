@@ -1,0 +1,74 @@
+"""Grammars to constraints, within limits."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from edgellm.errors import GrammarError
+from edgellm.structured.constraint import GrammarConstraint
+from edgellm.structured.grammar import Grammar
+from edgellm.structured.tokens import TokenTable
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+_KEPT = 32
+
+_LIMITS = {
+    "max_items_in_row": 2_000,
+    "initial_lexer_fuel": 1_000_000,
+    "step_lexer_fuel": 200_000,
+    "step_max_items": 50_000,
+    "max_lexer_states": 50_000,  # about 100 MB
+    "max_grammar_size": 200_000,
+    "verbose_errors": False,
+}
+
+
+class Compiler:
+    """Compiles grammars for one vocabulary, and remembers the last ones. Safe to use from several threads."""
+
+    def __init__(self, table: TokenTable) -> None:
+        self._table = table
+        self._lock = threading.Lock()
+        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+
+    def compile(self, grammar: Grammar, *, afresh: bool = False) -> GrammarConstraint:
+        """The constraint for a new text. afresh: see `GrammarConstraint`.
+
+        Raises GrammarError, naming the argument and where in it the fault is, for grammars that are not valid, not
+        supported, beyond the limits, or that no text of this vocabulary satisfies.
+        """
+        with self._lock:
+            matcher = self._compiled.get(grammar.lark)
+            if matcher is not None:
+                self._compiled.move_to_end(grammar.lark)
+        if matcher is None:
+            matcher = self._match(grammar)
+            with self._lock:
+                self._compiled[grammar.lark] = matcher
+                if len(self._compiled) > _KEPT:
+                    self._compiled.popitem(last=False)
+        return GrammarConstraint(matcher.deep_copy(), self._table, afresh=afresh)
+
+    def _match(self, grammar: Grammar) -> LLMatcher:
+        matcher = self._new(grammar.lark)
+        if matcher.is_error():
+            raise GrammarError(grammar.explain(matcher.get_error(), lambda lark: self._new(lark).get_error()))
+        try:
+            GrammarConstraint(matcher.deep_copy(), self._table, afresh=False).mask()
+        except GrammarError as error:
+            raise GrammarError(f"{grammar.argument}: no text of this model's tokens satisfies it ({error})") from None
+        return matcher
+
+    def _new(self, lark: str) -> LLMatcher:
+        from llguidance import LLMatcher, LLParserLimits
+
+        return LLMatcher(
+            self._table.tokenizer,
+            LLMatcher.grammar_from_lark(lark),
+            log_level=0,
+            limits=LLParserLimits(**_LIMITS),  # type: ignore[arg-type]
+        )

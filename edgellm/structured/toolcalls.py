@@ -1,0 +1,117 @@
+"""Free text in which calls may begin: `call_grammar`, for tools and whatever else a trigger announces.
+
+    call_grammar("<tool_call>", [["\\n", Json(schema), "\\n</tool_call>"]])
+
+Text is free until the trigger. From there on it must be one of the calls, a sequence of parts, to its end; then it is
+free again, or ends. The trigger is a text, which may also come about in pieces, or a control token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgellm.errors import ArgumentError, GrammarError
+from edgellm.structured.check import checked
+from edgellm.structured.grammar import HEADER, Grammar, check_text, inline_json, literal, regex_body
+
+MAX_CALLS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A control token, by its id."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """JSON that fits a schema."""
+
+    schema: Mapping[str, Any] | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A text that matches a regular expression, as much of it as there is."""
+
+    regex: str
+
+
+Part = str | Token | Json | Pattern
+"""A piece of a call; a string is a text as it stands."""
+
+
+def call_grammar(
+    trigger: str | Token,
+    calls: Sequence[Sequence[Part]],
+    *,
+    least: int = 0,
+    most: int | None = None,
+    before: bool = True,
+    after: bool = True,
+    controls: Iterable[int] = (),
+) -> Grammar:
+    """A text with `least` to `most` calls, each beginning with the trigger and going on as one of `calls`.
+
+    before: any text may come before the first call; False: white space only.
+    after: any text may come after a call; False: white space, other calls, or the end, which comes by itself after the
+        only call that there may be.
+    controls: ids of control tokens that may occur in free text, such as those around a model's reasoning.
+
+    With ``least=0`` a text without the trigger is free, whatever the other arguments say. The calls are not parsed: the value of the text is the text. Raises GrammarError for a schema that cannot be used,
+    ArgumentError for values that make no sense.
+    """
+    if not trigger or not calls:
+        raise ArgumentError("a call needs a trigger, and at least one form")
+    if len(calls) > MAX_CALLS:
+        raise GrammarError(f"there are {len(calls)} forms of calls, more than the limit of {MAX_CALLS}")
+    if least < 0 or (most is not None and most < max(1, least)):
+        raise ArgumentError(f"there cannot be {least} to {most} calls")
+    lines = [f"call_{i}: {' '.join(_part(part) for part in parts)}" for i, parts in enumerate(calls)]
+    lines += [f"body: {' | '.join(f'call_{i}' for i in range(len(calls)))}", *_free(trigger, frozenset(controls))]
+    first, later = ("found" if before else "next"), ("found" if after else "next")
+    start = first
+    if most != 1:
+        start += f" {later}{{{max(0, least - 1)},{'' if most is None else most - 1}}}"
+    if after:
+        start += " rest"
+    elif most != 1:
+        start += " SPACE?"
+    lines.append(f"start: {start}" if least else f"start: {start} | rest")
+    return Grammar(HEADER + "\n".join(lines), "tools")
+
+
+def _free(trigger: str | Token, controls: frozenset[int]) -> list[str]:
+    """The rules of free text: `rest` has no call in it, `found` is free text and a call, `next` a call alone."""
+    lines = [r"SPACE: /[\x20\t\r\n]{1,20}/"]
+    if isinstance(trigger, Token):
+        controls = controls - {trigger.id}
+        lines += ["FREE: /(?s:.*)/", f"next: SPACE? {_part(trigger)} body", f"found: skip* FREE {_part(trigger)} body"]
+    else:
+        pattern = re.sub(
+            r"[^A-Za-z0-9 ]", lambda found: f"\\x{{{ord(found.group()):X}}}", check_text("trigger", trigger)
+        )
+        lines += [
+            f"FREE: /(?s:.*)/ & ~/(?s:.*){pattern}(?s:.*)/",
+            f"head[lazy]: FREE {literal(trigger)}",
+            f"next: SPACE? {literal(trigger)} body",
+            "found: skip* head body",
+        ]
+    allowed = ",".join(map(str, sorted(controls)))
+    lines.append(f"skip: FREE <[{allowed}]>" if allowed else 'skip: ""')
+    lines.append("rest: skip* FREE" if allowed else "rest: FREE")
+    return lines if allowed else [line.replace("skip* ", "") for line in lines if not line.startswith("skip:")]
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, str):
+        return literal(check_text("part", part))
+    if isinstance(part, Token):
+        return f"<[{part.id}]>"
+    if isinstance(part, Json):
+        return inline_json(checked(part.schema))
+    return regex_body(part.regex)
