@@ -51,6 +51,11 @@ class Tokenizer:
         return self._inner.eos_id
 
     @property
+    def sep_id(self) -> int | None:
+        """The token between two texts, such as a query and a document."""
+        return self._inner.sep_id
+
+    @property
     def eog_ids(self) -> frozenset[int]:
         """Every token that ends a generation."""
         return self._inner.eog_ids

@@ -23,8 +23,8 @@ _ASCII_SPACE = " \t\n\v\f\r"
 class Tokenizer(ABC):
     """Text to token ids and back. Safe to use from several threads.
 
-    Attributes: bos_id, eos_id, eot_id, eom_id, pad_id and unk_id (None where the model has none); eog_ids, all
-    ids that end a generation; add_bos and add_eos, what ``encode`` adds.
+    Attributes: bos_id, eos_id, eot_id, eom_id, pad_id, unk_id, sep_id and mask_id (None where the model has none);
+    eog_ids, all ids that end a generation; add_bos and add_eos, what ``encode`` adds.
     """
 
     def __init__(self, fields: Fields, vocabulary: Vocabulary, specials: Specials) -> None:
@@ -36,6 +36,8 @@ class Tokenizer(ABC):
         self.eom_id = specials.eom
         self.pad_id = specials.pad
         self.unk_id = specials.unk
+        self.sep_id = specials.sep
+        self.mask_id = specials.mask
         self.eog_ids = specials.eog
         self.add_bos = specials.add_bos
         self.add_eos = specials.add_eos

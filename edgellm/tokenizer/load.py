@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from edgellm.errors import UnsupportedModelError, VocabularyError
@@ -10,8 +10,13 @@ from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.bpe import BpeTokenizer
 from edgellm.tokenizer.fields import PREFIX, Fields
 from edgellm.tokenizer.spm import SpmTokenizer
+from edgellm.tokenizer.wordpiece import WordPieceTokenizer
 
-_KINDS: dict[str, type[SpmTokenizer] | type[BpeTokenizer]] = {"llama": SpmTokenizer, "gpt2": BpeTokenizer}
+_KINDS: dict[str, Callable[[Fields], Tokenizer]] = {
+    "llama": SpmTokenizer,
+    "gpt2": BpeTokenizer,
+    "bert": WordPieceTokenizer,
+}
 _NO_VOCABULARY = (None, "no_vocab", "none")
 
 
