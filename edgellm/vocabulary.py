@@ -65,6 +65,11 @@ class Tokenizer:
         """Whether the model wants its texts to begin with `bos_id`."""
         return self._inner.add_bos
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the file's vocabulary, yet no reason to refuse it; logged when it was read."""
+        return self._inner.warnings
+
     def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Return the ids of `text`.
 

@@ -29,6 +29,7 @@ class Tokenizer(ABC):
 
     def __init__(self, fields: Fields, vocabulary: Vocabulary, specials: Specials) -> None:
         self._name = fields.name
+        self._warnings = fields.warnings
         self._vocabulary = vocabulary
         self.bos_id = specials.bos
         self.eos_id = specials.eos
@@ -60,6 +61,11 @@ class Tokenizer(ABC):
     def n_vocab(self) -> int:
         """Number of tokens."""
         return len(self._vocabulary)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the file's vocabulary, yet no reason to refuse it; logged when it was read."""
+        return tuple(self._warnings)
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Token ids of ``text``.

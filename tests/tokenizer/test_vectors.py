@@ -15,7 +15,18 @@ import pytest
 
 from edgellm.tokenizer import Tokenizer, load_tokenizer
 
-NAMES = ["bert-bge", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gpt-2", "llama-bpe", "llama-spm", "mpt"]
+NAMES = [
+    "bert-bge",
+    "command-r",
+    "deepseek-coder",
+    "deepseek-llm",
+    "falcon",
+    "gemma-4",
+    "gpt-2",
+    "llama-bpe",
+    "llama-spm",
+    "mpt",
+]
 NAMES += ["phi-3", "qwen2", "qwen35", "refact", "starcoder"]
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 

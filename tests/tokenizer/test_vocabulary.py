@@ -136,7 +136,7 @@ def test_no_vocabulary(model):
         load_tokenizer(metadata, "some.gguf")
 
 
-@pytest.mark.parametrize("model", ["t5", "rwkv", "gemma4", "\x1b[31m"])
+@pytest.mark.parametrize("model", ["unheard-of", "\x1b[31m"])
 def test_other_kinds_are_refused_by_name(model):
     with pytest.raises(UnsupportedModelError) as caught:
         load_tokenizer({"tokenizer.ggml.model": model})
