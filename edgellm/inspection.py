@@ -16,7 +16,7 @@ from edgellm.errors import EdgeLLMError
 from edgellm.gguf import ModelFile, open_model
 from edgellm.program import Program
 from edgellm.program.verify import verify
-from edgellm.tokenizer import load_tokenizer
+from edgellm.tokenizer import Tokenizer, load_tokenizer
 
 _CONTEXTS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
 _TEXT_LIMIT = 80
@@ -28,8 +28,8 @@ def describe(path: str | PathLike[str]) -> dict[str, Any]:
     """Return what the model file `path` holds, as plain values fit for JSON.
 
     Long texts are cut; an array is its type, its count and its first elements.  ``memory`` has an ``error`` instead
-    of an estimate where the model is one that cannot run.  Texts are the file's: escape them before a terminal.
-    Raises what opening a damaged file raises.
+    of an estimate where the model is one that cannot run.  ``warnings`` are about the vocabulary.  Texts are the
+    file's: escape them before a terminal.  Raises what opening a damaged file raises.
     """
     with open_model(path) as file:
         metadata = file.metadata
@@ -44,6 +44,7 @@ def describe(path: str | PathLike[str]) -> dict[str, Any]:
             ],
             "tensor_types": _tensor_types(file),
             "memory": _memory(file),
+            "warnings": _warnings(file),
         }
 
 
@@ -61,8 +62,7 @@ def problems(path: str | PathLike[str]) -> list[str]:
             found += (part for fault in faults for part in fault.split("; "))  # One error lists them all.
             if not faults:
                 _attempt(lambda: _compile(program, file), found)
-        if file.metadata.get("tokenizer.ggml.model", "no_vocab") != "no_vocab":
-            _attempt(lambda: load_tokenizer(file.metadata, file.name), found)
+        _attempt(lambda: _tokenizer(file), found)
     return found
 
 
@@ -79,6 +79,17 @@ def memory_plans(file: ModelFile, *, kv_type: KVType = "f16", n_batch: int = 512
 
 def _program(file: ModelFile) -> Program:
     return build(file.metadata, {name: tensor.shape for name, tensor in file.tensors.items()})
+
+
+def _tokenizer(file: ModelFile) -> Tokenizer | None:
+    if file.metadata.get("tokenizer.ggml.model", "no_vocab") == "no_vocab":
+        return None
+    return load_tokenizer(file.metadata, file.name)
+
+
+def _warnings(file: ModelFile) -> list[str]:
+    tokenizer = _attempt(lambda: _tokenizer(file), [])
+    return [] if tokenizer is None else list(tokenizer.warnings)
 
 
 def _weight_bytes(file: ModelFile) -> int:

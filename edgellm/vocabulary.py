@@ -51,6 +51,11 @@ class Tokenizer:
         return self._inner.eos_id
 
     @property
+    def sep_id(self) -> int | None:
+        """The token between two texts, such as a query and a document."""
+        return self._inner.sep_id
+
+    @property
     def eog_ids(self) -> frozenset[int]:
         """Every token that ends a generation."""
         return self._inner.eog_ids
@@ -59,6 +64,11 @@ class Tokenizer:
     def add_bos(self) -> bool:
         """Whether the model wants its texts to begin with `bos_id`."""
         return self._inner.add_bos
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the file's vocabulary, yet no reason to refuse it; logged when it was read."""
+        return self._inner.warnings
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Return the ids of `text`.

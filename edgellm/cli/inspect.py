@@ -60,6 +60,11 @@ def _show(report: dict[str, Any]) -> None:
         heading(title)
         for line in lines:
             click.echo(line)
+    if report["warnings"]:
+        click.echo()
+        heading("Warnings")
+        for line in report["warnings"]:
+            click.echo(f"  {escape(line)}")
 
 
 def _metadata(report: dict[str, Any]) -> list[str]:

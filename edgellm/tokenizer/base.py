@@ -23,12 +23,13 @@ _ASCII_SPACE = " \t\n\v\f\r"
 class Tokenizer(ABC):
     """Text to token ids and back. Safe to use from several threads.
 
-    Attributes: bos_id, eos_id, eot_id, eom_id, pad_id and unk_id (None where the model has none); eog_ids, all
-    ids that end a generation; add_bos and add_eos, what ``encode`` adds.
+    Attributes: bos_id, eos_id, eot_id, eom_id, pad_id, unk_id, sep_id and mask_id (None where the model has none);
+    eog_ids, all ids that end a generation; add_bos and add_eos, what ``encode`` adds.
     """
 
     def __init__(self, fields: Fields, vocabulary: Vocabulary, specials: Specials) -> None:
         self._name = fields.name
+        self._warnings = fields.warnings
         self._vocabulary = vocabulary
         self.bos_id = specials.bos
         self.eos_id = specials.eos
@@ -36,6 +37,8 @@ class Tokenizer(ABC):
         self.eom_id = specials.eom
         self.pad_id = specials.pad
         self.unk_id = specials.unk
+        self.sep_id = specials.sep
+        self.mask_id = specials.mask
         self.eog_ids = specials.eog
         self.add_bos = specials.add_bos
         self.add_eos = specials.add_eos
@@ -68,6 +71,11 @@ class Tokenizer(ABC):
     def strips_space(self) -> bool:
         """Whether the first space is no part of a text that starts afresh (SentencePiece's dummy prefix)."""
         return self._space_prefix
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the file's vocabulary, yet no reason to refuse it; logged when it was read."""
+        return tuple(self._warnings)
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Token ids of ``text``.

@@ -25,6 +25,7 @@ class Fields:
     def __init__(self, metadata: Mapping[str, Any], name: str) -> None:
         self.metadata = metadata
         self.name = name
+        self.warnings: list[str] = []
 
     def __contains__(self, key: str) -> bool:
         return PREFIX + key in self.metadata
@@ -34,8 +35,9 @@ class Fields:
         return ModelFormatError(f"{self.name}: {PREFIX}{key} {message}")
 
     def warn(self, key: str, message: str) -> None:
-        """Log a fault of the file that is harmless enough to go on."""
-        logger.warning("%s: %s%s %s", self.name, PREFIX, key, message)
+        """Log, and remember, a fault of the file that is harmless enough to go on."""
+        self.warnings.append(f"{PREFIX}{key} {message}")
+        logger.warning("%s: %s", self.name, self.warnings[-1])
 
     def text(self, key: str) -> str | None:
         """A string value, or None when the key is missing."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from edgellm.errors import UnsupportedModelError, VocabularyError
 from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.bpe import BpeTokenizer
 from edgellm.tokenizer.fields import PREFIX, Fields
+from edgellm.tokenizer.pretokenizers import RULES, Rule
+from edgellm.tokenizer.spaced_bpe import SpacedBpeTokenizer
 from edgellm.tokenizer.spm import SpmTokenizer
+from edgellm.tokenizer.wordpiece import WordPieceTokenizer
 
-_KINDS: dict[str, type[SpmTokenizer] | type[BpeTokenizer]] = {"llama": SpmTokenizer, "gpt2": BpeTokenizer}
 _NO_VOCABULARY = (None, "no_vocab", "none")
 
 
@@ -23,7 +25,7 @@ def load_tokenizer(metadata: Mapping[str, Any], name: str = "model") -> Tokenize
 
     Raises:
         VocabularyError: the model has no vocabulary.
-        UnsupportedModelError: a kind of tokenizer, or a pre-tokenizer, that EdgeLLM does not have.
+        UnsupportedModelError: a kind of tokenizer that EdgeLLM does not have.
         ModelFormatError: a value is missing, has the wrong type or contradicts another.
     """
     fields = Fields(metadata, name)
@@ -33,3 +35,25 @@ def load_tokenizer(metadata: Mapping[str, Any], name: str = "model") -> Tokenize
     if kind not in _KINDS:
         raise UnsupportedModelError(f"{name}: {PREFIX}model is {kind!r}, a kind of tokenizer EdgeLLM does not have")
     return _KINDS[kind](fields)
+
+
+def _load_bpe(fields: Fields) -> Tokenizer:
+    rule = _read_rule(fields)
+    return SpacedBpeTokenizer(fields, rule) if rule.spaces_kept else BpeTokenizer(fields, rule)
+
+
+def _read_rule(fields: Fields) -> Rule:
+    name = fields.text("pre")
+    if name in RULES:
+        return RULES[name]
+    known = "is missing" if name is None else f"is {name!r}, a pre-tokenizer EdgeLLM does not know"
+    fields.warn("pre", f"{known}; the default rule cuts words, which may not be the model's own")
+    return RULES["default"]
+
+
+_KINDS: dict[str, Callable[[Fields], Tokenizer]] = {
+    "llama": SpmTokenizer,
+    "gpt2": _load_bpe,
+    "gemma4": lambda fields: SpacedBpeTokenizer(fields, RULES["gemma4"]),
+    "bert": WordPieceTokenizer,
+}

@@ -55,6 +55,8 @@ class Specials:
     eom: int | None
     pad: int | None
     unk: int | None
+    sep: int | None
+    mask: int | None
     eog: frozenset[int]
     add_bos: bool
     add_eos: bool
@@ -72,18 +74,21 @@ def read_specials(
         ModelFormatError: an id or a flag has the wrong type.
     """
 
-    def read(role: str, key: str) -> int | None:
-        token = fields.token_id(key, len(vocabulary))
+    def read(role: str, *keys: str) -> int | None:
+        tokens = (fields.token_id(key, len(vocabulary)) for key in keys)
+        token = next((token for token in tokens if token is not None), None)
         if token is None and role in defaults:
             usual, piece = defaults[role]
             if usual < len(vocabulary) and vocabulary.piece(usual) == piece:
                 return usual
         return token
 
-    bos, eos = read("bos", "bos_token_id"), read("eos", "eos_token_id")
+    bos, eos = read("bos", "bos_token_id", "cls_token_id"), read("eos", "eos_token_id")
     unk, pad = read("unk", "unknown_token_id"), read("pad", "padding_token_id")
+    # The format's own key is misspelled.
+    sep, mask = read("sep", "seperator_token_id", "separator_token_id"), read("mask", "mask_token_id")
     if "token_type" not in fields:
-        _mark_spelled_as_markers(vocabulary, (bos, eos, pad))
+        _mark_spelled_as_markers(vocabulary, (bos, eos, pad, sep, mask))
     spelled = _find_spelled(vocabulary)
     eot = fields.token_id("eot_token_id", len(vocabulary))
     if eot is None:
@@ -103,6 +108,8 @@ def read_specials(
         eom=eom,
         pad=pad,
         unk=unk,
+        sep=sep,
+        mask=mask,
         eog=frozenset(ends),
         add_bos=_adds(fields, "add_bos_token", "bos_token_id", bos, add_bos),
         add_eos=_adds(fields, "add_eos_token", "eos_token_id", eos, False),

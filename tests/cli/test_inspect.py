@@ -128,6 +128,22 @@ def test_check_names_an_unknown_architecture(gguf_file: GgufFile, invoke: Invoke
     assert "'strange'" in result.stdout
 
 
+def test_a_doubtful_vocabulary_is_shown_and_still_runs(gguf_file: GgufFile, invoke: Invoke) -> None:
+    path = gguf_file(
+        {
+            "tokenizer.ggml.model": "gpt2",
+            "tokenizer.ggml.pre": "unheard\x1bof",
+            "tokenizer.ggml.tokens": [chr(0x100 + k) for k in range(50)],
+            "tokenizer.ggml.merges": ["\u0100 \u0101"],
+        }
+    )
+    text = invoke("inspect", str(path)).stdout
+    assert "\nWarnings\n  tokenizer.ggml.pre is 'unheard\\x1bof'" in text
+    assert "\x1b" not in text
+    assert len(json.loads(invoke("inspect", "--json", str(path)).stdout)["warnings"]) == 2
+    assert invoke("inspect", "--check", str(path)).exit_code == 0
+
+
 def test_a_file_that_is_no_model_is_one_line(tmp_path: Path, invoke: Invoke) -> None:
     path = tmp_path / "text.gguf"
     path.write_text("not a model at all")

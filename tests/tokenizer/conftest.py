@@ -1,4 +1,4 @@
-"""Two tiny vocabularies, as the metadata a GGUF file would have."""
+"""Tiny vocabularies of every kind, as the metadata a GGUF file would have."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 _SPM_MERGES = ["▁▁", "he", "ll", "▁b", "▁a", "hell", "hello", "▁hello", '{"', "us", "er", "user", "▁user", "</", "s>"]
 _SPM_CHARS = ["▁", *'abcdefghijklmnopqrstuvwxyz{}"<>/|_.', "é"]
 _BPE_MERGES = ["h e", "l l", "he ll", "hell o", "Ġ hello", "a b", "1 2", "12 3", "4 5", "45 6", "123 456"]
+_WORD_PIECES = ["▁hello", "▁hell", "o", "▁us", "er", "▁user", "▁world", "▁naive", "▁中", "▁,", "▁!", "▁'", "▁_", "s"]
+_WORD_PIECES += ["▁#", "#", "▁strasse", "▁Hello", "▁é", "ि", "▁ह"]
+_SPACED_MERGES = ["h e", "l l", "he ll", "hell o", "▁ hello", "▁ ▁", "▁▁ ▁▁", "\n \n", "a b", '{ "']
 
 
 def byte_char(byte: int) -> str:
@@ -30,7 +33,7 @@ def byte_char(byte: int) -> str:
 
 def _changed(metadata: Metadata, changes: dict[str, Any]) -> Metadata:
     for key, value in changes.items():
-        full = key if "." in key else f"tokenizer.ggml.{key}"
+        full = key if key.startswith("general.") else f"tokenizer.ggml.{key}"
         if value is None:
             metadata.pop(full, None)
         else:
@@ -87,6 +90,56 @@ def bpe_metadata() -> Factory:
 
 
 @pytest.fixture(scope="session")
+def spaced_metadata() -> Factory:
+    """A factory of metadata like Gemma 4's, with the same keywords as ``spm_metadata``."""
+
+    def make(added: list[tuple[str, int]] | None = None, **changes: Any) -> Metadata:
+        rows = [("<pad>", CONTROL), ("<eos>", CONTROL), ("<bos>", CONTROL), ("<unk>", CONTROL)]
+        rows += [(f"<0x{byte:02X}>", BYTE) for byte in range(256)]
+        rows += [(char, NORMAL) for char in '▁\nabehlo{"']
+        rows += [(merge.replace(" ", ""), NORMAL) for merge in _SPACED_MERGES]
+        rows += [("<turn|>", CONTROL), ("<|tool>", USER_DEFINED)]
+        rows += added or []
+        metadata = {
+            "tokenizer.ggml.model": "gemma4",
+            "tokenizer.ggml.tokens": [row[0] for row in rows],
+            "tokenizer.ggml.token_type": [row[1] for row in rows],
+            "tokenizer.ggml.merges": list(_SPACED_MERGES),
+            "tokenizer.ggml.bos_token_id": 2,
+            "tokenizer.ggml.eos_token_id": 1,
+            "tokenizer.ggml.unknown_token_id": 3,
+            "tokenizer.ggml.add_bos_token": True,
+        }
+        return _changed(metadata, changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def wordpiece_metadata() -> Factory:
+    """A factory of WordPiece metadata, with the same keywords as ``spm_metadata``."""
+
+    def make(added: list[tuple[str, int]] | None = None, **changes: Any) -> Metadata:
+        rows = [(piece, CONTROL) for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")]
+        rows += [(piece, NORMAL) for piece in _WORD_PIECES]
+        rows += [(piece, NORMAL) for letter in "abcd" for piece in ("▁" + letter, letter)]
+        rows += added or []
+        metadata = {
+            "tokenizer.ggml.model": "bert",
+            "tokenizer.ggml.tokens": [row[0] for row in rows],
+            "tokenizer.ggml.token_type": [row[1] for row in rows],
+            "tokenizer.ggml.padding_token_id": 0,
+            "tokenizer.ggml.unknown_token_id": 1,
+            "tokenizer.ggml.cls_token_id": 2,
+            "tokenizer.ggml.seperator_token_id": 3,
+            "tokenizer.ggml.mask_token_id": 4,
+        }
+        return _changed(metadata, changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def spm(spm_metadata: Factory) -> Tokenizer:
     return load_tokenizer(spm_metadata())
 
@@ -96,9 +149,26 @@ def bpe(bpe_metadata: Factory) -> Tokenizer:
     return load_tokenizer(bpe_metadata())
 
 
-@pytest.fixture(scope="session", params=["spm", "bpe"])
+@pytest.fixture(scope="session")
+def spaced(spaced_metadata: Factory) -> Tokenizer:
+    return load_tokenizer(spaced_metadata())
+
+
+@pytest.fixture(scope="session")
+def wordpiece(wordpiece_metadata: Factory) -> Tokenizer:
+    return load_tokenizer(wordpiece_metadata())
+
+
+@pytest.fixture(scope="session", params=["spm", "bpe", "spaced", "wordpiece"])
+def any_tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    """Each of them."""
+    found: Tokenizer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="session", params=["spm", "bpe", "spaced"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    """Each of the two."""
+    """Each that gives text back as it was."""
     found: Tokenizer = request.getfixturevalue(request.param)
     return found
 

@@ -72,37 +72,37 @@ def test_the_dummy_prefix_belongs_to_the_start_of_a_text(spm):
     assert "".join(chunks(spm, [hello], after=spm.id_of("a"))) == " hello"
 
 
-def test_ids_outside_of_the_vocabulary(tokenizer):
-    for bad in (tokenizer.n_vocab, -1, 2**40):
+def test_ids_outside_of_the_vocabulary(any_tokenizer):
+    for bad in (any_tokenizer.n_vocab, -1, 2**40):
         with pytest.raises(VocabularyError, match=str(bad)):
-            StreamDecoder(tokenizer).feed(bad)
+            StreamDecoder(any_tokenizer).feed(bad)
         with pytest.raises(VocabularyError, match=str(bad)):
-            tokenizer.decode([bad])
+            any_tokenizer.decode([bad])
         with pytest.raises(VocabularyError, match=str(bad)):
-            tokenizer.token_bytes(bad)
+            any_tokenizer.token_bytes(bad)
         with pytest.raises(VocabularyError, match=str(bad)):
-            tokenizer.piece(bad)
+            any_tokenizer.piece(bad)
         with pytest.raises(VocabularyError, match=str(bad)):
-            tokenizer.is_control(bad)
+            any_tokenizer.is_control(bad)
 
 
 @settings(deadline=None)
 @given(st.data(), st.booleans())
-def test_joined_stream_is_the_whole_text(tokenizer, data, skip_special):
-    ids = data.draw(st.lists(st.integers(0, tokenizer.n_vocab - 1)))
-    assert "".join(chunks(tokenizer, ids, skip_special=skip_special)) == tokenizer.decode(ids, skip_special)
+def test_joined_stream_is_the_whole_text(any_tokenizer, data, skip_special):
+    ids = data.draw(st.lists(st.integers(0, any_tokenizer.n_vocab - 1)))
+    assert "".join(chunks(any_tokenizer, ids, skip_special=skip_special)) == any_tokenizer.decode(ids, skip_special)
 
 
 @settings(deadline=None)
 @given(st.data())
-def test_stream_with_stops_is_the_whole_text_up_to_the_first(tokenizer, data):
+def test_stream_with_stops_is_the_whole_text_up_to_the_first(any_tokenizer, data):
     ids = data.draw(
-        st.lists(st.integers(0, tokenizer.n_vocab - 1) | st.sampled_from(tokenizer.encode("hello ab user")))
+        st.lists(st.integers(0, any_tokenizer.n_vocab - 1) | st.sampled_from(any_tokenizer.encode("hello ab user")))
     )
-    whole = tokenizer.decode(ids)
+    whole = any_tokenizer.decode(ids)
     piece = st.builds(lambda a, n: whole[a : a + n], st.integers(0, max(0, len(whole) - 1)), st.integers(1, 5))
     stops = data.draw(st.lists(piece.filter(bool) | st.text(min_size=1, max_size=3), max_size=3))
-    matcher, decoder, out = StopMatcher(stops), StreamDecoder(tokenizer), ""
+    matcher, decoder, out = StopMatcher(stops), StreamDecoder(any_tokenizer), ""
     for token in ids:
         text, stopped = matcher.feed(decoder.feed(token))
         out += text

@@ -6,6 +6,8 @@ import json
 import lzma
 import os
 import struct
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,34 @@ import pytest
 
 from edgellm.tokenizer import Tokenizer, load_tokenizer
 
-NAMES = ["command-r", "deepseek-coder", "deepseek-llm", "falcon", "gpt-2", "llama-bpe", "llama-spm", "mpt", "phi-3"]
-NAMES += ["qwen2", "qwen35", "refact", "starcoder"]
+NAMES = [
+    "bert-bge",
+    "command-r",
+    "deepseek-coder",
+    "deepseek-llm",
+    "falcon",
+    "gemma-4",
+    "gpt-2",
+    "llama-bpe",
+    "llama-spm",
+    "mpt",
+]
+NAMES += ["phi-3", "qwen2", "qwen35", "refact", "starcoder"]
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+def _has_spacing_mark_or_hangul(text: str) -> bool:
+    return any(unicodedata.category(char) == "Mc" or "가" <= char <= "힣" for char in text)
+
+
+# Where the model's own tokenizer agrees with us and not with the peer: how many texts of the random ones, and what
+# all of them have.
+PEER_DIFFERS: dict[str, tuple[int, Callable[[str], bool]]] = {
+    # BERT strips only marks of the category Mn. The peer also drops spacing marks, and vowels of taken apart Hangul.
+    "bert-bge": (11, _has_spacing_mark_or_hangul),
+}
+# Decoding gives words, not the text.
+LOSSY = {"bert-bge"}
 
 
 def vectors_folder() -> Path:
@@ -60,29 +87,41 @@ def read_metadata(data: bytes) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def case(request: pytest.FixtureRequest) -> tuple[Tokenizer, dict[str, list[tuple[str, list[int]]]]]:
-    """A tokenizer, and its vectors: text and ids."""
+def case(request: pytest.FixtureRequest) -> tuple[str, Tokenizer, dict[str, list[tuple[str, list[int]]]]]:
+    """A name, its tokenizer, and its vectors: text and ids."""
+    name: str = request.param
     folder = vectors_folder()
-    data = lzma.decompress((folder / f"{request.param}.gguf.xz").read_bytes())
-    vectors = json.loads((folder / "vectors.json").read_text("utf-8"))[request.param]
-    return load_tokenizer(read_metadata(data), request.param), vectors
+    data = lzma.decompress((folder / f"{name}.gguf.xz").read_bytes())
+    vectors = json.loads((folder / "vectors.json").read_text("utf-8"))[name]
+    return name, load_tokenizer(read_metadata(data), name), vectors
 
 
-@pytest.mark.parametrize("kind", ["reference", "peer"])
-def test_ids_are_exact(case, kind):
-    tokenizer, vectors = case
-    assert len(vectors[kind]) > 40
-    for text, ids in vectors[kind]:
+def test_ids_are_those_of_the_models_own_tokenizer(case):
+    _, tokenizer, vectors = case
+    assert len(vectors["reference"]) > 40
+    for text, ids in vectors["reference"]:
         assert tokenizer.encode(text, add_special=False) == ids, text
 
 
+def test_ids_differ_from_the_peers_only_where_it_is_known_why(case):
+    name, tokenizer, vectors = case
+    assert len(vectors["peer"]) > 100
+    different = [text for text, ids in vectors["peer"] if tokenizer.encode(text, add_special=False) != ids]
+    count, explains = PEER_DIFFERS.get(name, (0, lambda text: False))
+    assert [text for text in different if not explains(text)] == []
+    assert len(different) == count
+
+
 def test_text_comes_back(case):
-    tokenizer, vectors = case
+    name, tokenizer, vectors = case
     for text, ids in vectors["reference"] + vectors["peer"]:
-        assert tokenizer.decode(ids) == text
+        if name not in LOSSY:
+            assert tokenizer.decode(ids) == text
+        elif tokenizer.unk_id not in ids:
+            assert tokenizer.encode(tokenizer.decode(ids), add_special=False) == ids
 
 
 def test_whole_words_of_llama_3(case):
-    tokenizer, _ = case
-    if tokenizer.n_vocab == 128256:
+    name, tokenizer, _ = case
+    if name == "llama-bpe":
         assert len(tokenizer.encode(" Việt", add_special=False)) == 1

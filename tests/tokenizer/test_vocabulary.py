@@ -136,7 +136,7 @@ def test_no_vocabulary(model):
         load_tokenizer(metadata, "some.gguf")
 
 
-@pytest.mark.parametrize("model", ["bert", "t5", "rwkv", "gemma4", "\x1b[31m"])
+@pytest.mark.parametrize("model", ["unheard-of", "\x1b[31m"])
 def test_other_kinds_are_refused_by_name(model):
     with pytest.raises(UnsupportedModelError) as caught:
         load_tokenizer({"tokenizer.ggml.model": model})
@@ -213,16 +213,16 @@ def test_usual_ids_only_where_the_pieces_agree(spm_metadata):
     assert load_tokenizer(metadata).encode("a") == load_tokenizer(metadata).encode("a", add_special=False)
 
 
-def test_names_and_bytes(tokenizer):
-    for token in range(tokenizer.n_vocab):
-        found = tokenizer.id_of(tokenizer.piece(token))
+def test_names_and_bytes(any_tokenizer):
+    for token in range(any_tokenizer.n_vocab):
+        found = any_tokenizer.id_of(any_tokenizer.piece(token))
         assert found == token
-        if tokenizer.is_control(token):
-            assert tokenizer.token_bytes(token) == b""
-            assert tokenizer.token_bytes(token, special=True) == tokenizer.piece(token).encode()
-    assert tokenizer.id_of("no such piece") is None
-    assert tokenizer.id_of("") is None
-    assert tokenizer.decode(np.array(tokenizer.encode("hello"))) == "hello"
+        if any_tokenizer.is_control(token):
+            assert any_tokenizer.token_bytes(token) == b""
+            assert any_tokenizer.token_bytes(token, special=True) == any_tokenizer.piece(token).encode()
+    assert any_tokenizer.id_of("no such piece") is None
+    assert any_tokenizer.id_of("") is None
+    assert any_tokenizer.decode(np.array(any_tokenizer.encode("hello"))) == "hello"
 
 
 def test_longest_of_overlapping_added_tokens(bpe_metadata, spell):
@@ -247,6 +247,6 @@ def test_an_added_character_inside_a_longer_added_token(bpe_metadata, spell):
     assert spell(tokenizer, tokenizer.encode("\n\na")) == ["\n", "\n", "a"]
 
 
-def test_lone_surrogates_are_refused(tokenizer):
+def test_lone_surrogates_are_refused(any_tokenizer):
     with pytest.raises(ArgumentError, match="index 2"):
-        tokenizer.encode("é \ud83d")
+        any_tokenizer.encode("é \ud83d")
