@@ -17,6 +17,7 @@ from jinja2.exceptions import SecurityError, TemplateSyntaxError
 from jinja2.ext import loopcontrols
 from jinja2.filters import make_attrgetter
 from jinja2.lexer import TokenStream
+from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 from jinja2.utils import Namespace
@@ -117,6 +118,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise SyntaxFault("the template's expressions are nested too deeply") from error
         except Exception as error:
             raise SyntaxFault(f"the template cannot be compiled: {error}") from error
+
+    def variables(self, source: str) -> frozenset[str]:
+        """The names that a template which `translate` takes reads without setting them."""
+        return frozenset(find_undeclared_variables(self.parse(source)))
 
     def run(self, code: CodeType, variables: Mapping[str, object]) -> str:
         """Render a compiled template; whatever the template raises comes through."""
