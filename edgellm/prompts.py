@@ -6,15 +6,17 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edgellm.chat import ChatOptions
 from edgellm.errors import ArgumentError, VocabularyError
 from edgellm.segments import Marker, Segments
 
 if TYPE_CHECKING:
-    from edgellm.chat import ChatOptions, ChatTemplate
+    from edgellm.chat import ChatTemplate
     from edgellm.tokenizer import Tokenizer
 
 Messages = Sequence[Mapping[str, Any]]
 TEMPLATE_KEY = "tokenizer.chat_template"
+_AS_USUAL = ChatOptions()
 
 
 class Prompts:
@@ -94,7 +96,7 @@ class Prompts:
             raise ArgumentError("prompt is empty, and this model has no BOS token to begin with: give it some text")
         return ids
 
-    def encode_chat(self, messages: Messages, options: ChatOptions) -> list[int]:
+    def encode_chat(self, messages: Messages, options: ChatOptions = _AS_USUAL) -> list[int]:
         """Return the ids of a conversation, ready for the assistant's turn.
 
         Control tokens come from the template alone, unless `options.parse_special` lets messages, tools and documents
