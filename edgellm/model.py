@@ -15,6 +15,7 @@ from edgellm.engine.machine import default_threads
 from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
+from edgellm.explain import Explanation, explain
 from edgellm.keywords import ChatArguments, ChatKeywords, GenerateArguments, GenerateKeywords, accepts, settle
 from edgellm.loading import Options, load
 from edgellm.locate import locate
@@ -151,6 +152,18 @@ class Model:
         else:
             ids = prompts.encode_chat(messages, options)
         return self._start(ids, asked, dropped=dropped)
+
+    @accepts(ChatArguments)
+    def explain_prompt(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Explanation:
+        """Show the prompt that `chat` would make of the same arguments, token by token.
+
+        ``print(model.explain_prompt(messages))`` shows ids, texts, and which message, or the template, each came from.
+        Nothing is generated, and nothing left out where the prompt is too long.  Raises what `chat` raises.
+        """
+        self._engine.check_usable()
+        options = settle(ChatArguments, keywords).options()
+        _check_messages(messages)
+        return explain(self._prompts, messages, options)
 
     def _start(
         self, ids: list[int], asked: GenerateArguments, constraint: Constraint | None = None, dropped: int = 0

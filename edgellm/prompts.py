@@ -51,16 +51,17 @@ class Prompts:
     @property
     def template(self) -> ChatTemplate:
         """The chat template of the file, or the default one.  Raises TemplateError where there is neither."""
-        return self._named_template("")
+        return self.named_template("")
 
     def template_for(self, options: ChatOptions) -> ChatTemplate:
         """The template that suits the arguments: files may have others for tools and for documents."""
         for given, name in ((options.tools, "tool_use"), (options.documents, "rag")):
             if given and isinstance(self._metadata.get(f"{TEMPLATE_KEY}.{name}"), str):
-                return self._named_template(name)
+                return self.named_template(name)
         return self.template
 
-    def _named_template(self, name: str) -> ChatTemplate:
+    def named_template(self, name: str) -> ChatTemplate:
+        """The template of the file with a name such as "tool_use"; the usual one has none."""
         with self._lock:
             if name not in self._templates:
                 self._templates[name] = self._load_template(name)

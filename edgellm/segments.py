@@ -26,7 +26,7 @@ class Marker:
         control tokens that a text contains."""
         texts = list(strings(given))
         self._spellings = frozenset().union(*map(spelled, texts))
-        free = _unused("\0".join(texts)) if self._spellings else iter("\ue000\ue001")
+        free = unused_marks("\0".join(texts)) if self._spellings else iter("\ue000\ue001")
         self._before, self._after = next(free), next(free)
         # Of two spellings that begin alike the longer one, as the tokenizer matches them.
         either = "|".join(map(re.escape, sorted(self._spellings, key=len, reverse=True)))
@@ -62,8 +62,8 @@ def _escaped(mark: str) -> str:
     return f"\\u{ord(mark):04x}"
 
 
-def _unused(text: str) -> Iterator[str]:
-    """Private use characters that do not occur in a text, as they are or escaped."""
+def unused_marks(text: str) -> Iterator[str]:
+    """Return the private use characters that do not occur in a text, as they are or escaped."""
     return (mark for mark in map(chr, PRIVATE) if mark not in text and _escaped(mark) not in text)
 
 

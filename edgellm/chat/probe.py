@@ -8,7 +8,8 @@ from edgellm.errors import TemplateError
 Write = Callable[[list[dict[str, Any]], Sequence[dict[str, Any]] | None], str]
 """Renders messages and tools exactly as given, or raises TemplateError."""
 
-SYSTEM, QUESTION, ANSWER, RESULT = "needle-of-the-system", "needle-of-the-user", "needle-of-the-reply", "needle-result"
+SYSTEM, QUESTION, ANSWER = "needle-of-the-system", "needle-of-the-user", "needle-of-the-reply"
+RESULT, THOUGHT = "needle-of-the-tool", "needle-of-the-thought"
 NAME, KEY, VALUE, ID = "needle_name", "needle_key", "needle_value", "needle000"
 """Mistral's templates want ids of exactly nine letters and digits."""
 
