@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from edgellm.chat import ChatOptions
 from edgellm.sampling import SamplingKeywords, SamplingParams
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -61,6 +62,35 @@ class GenerateArguments(SamplingParams):
     grammar: str | None = None
     json: bool = False
     choices: Sequence[str] | None = None
+
+
+class ChatKeywords(GenerateKeywords, total=False):
+    """What `Model.chat` and `Model.explain_prompt` take besides the messages."""
+
+    tools: Sequence[Mapping[str, Any]] | None
+    documents: Sequence[Mapping[str, Any]] | None
+    add_generation_prompt: bool | None
+    continue_final_message: bool
+    enable_thinking: bool | None
+    reasoning_effort: str | None
+    template_args: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatArguments(GenerateArguments):
+    """The same with defaults."""
+
+    tools: Sequence[Mapping[str, Any]] | None = None
+    documents: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
+    enable_thinking: bool | None = None
+    reasoning_effort: str | None = None
+    template_args: Mapping[str, Any] | None = None
+
+    def options(self) -> ChatOptions:
+        """Return those that decide how the conversation is written.  Raises ArgumentError."""
+        return ChatOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ChatOptions)})
 
 
 def accepts(arguments: type[SamplingParams]) -> Callable[[Method], Method]:

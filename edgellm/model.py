@@ -17,7 +17,8 @@ from edgellm.engine.machine import default_threads
 from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
-from edgellm.keywords import GenerateArguments, GenerateKeywords, accepts, settle
+from edgellm.explain import Explanation, explain
+from edgellm.keywords import ChatArguments, ChatKeywords, GenerateArguments, GenerateKeywords, accepts, settle
 from edgellm.loading import Options, load
 from edgellm.locate import locate
 from edgellm.sampling import Sampler
@@ -136,24 +137,43 @@ class Model:
             ids = self._ids("prompt", prompt)
         return self._start(ids, asked)
 
-    @accepts(GenerateArguments)
-    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[GenerateKeywords]) -> Generation:
+    @accepts(ChatArguments)
+    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Generation:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
+        tools: JSON schemas of functions the model may call.
+        documents: texts to answer from, as the template defines them.
+        continue_final_message: go on with the last message instead of beginning a new one.
+        add_generation_prompt: begin the assistant's turn; None: unless the last message is continued.
+        enable_thinking, reasoning_effort: for models that reason before they answer; others take no notice.
+        template_args: further variables of the template, by name.
+        parse_special: let messages, tools and documents spell control tokens; otherwise they are taken as text.
+
         With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
-        message stays.  Messages that spell control tokens are taken as text, unless `parse_special` is set.  For the
-        other arguments and errors see `generate`; TemplateError comes from the template.
+        message stays.  For the other arguments and errors see `generate`; TemplateError comes from the template.
         """
         self._engine.check_usable()
-        asked = settle(GenerateArguments, keywords)
-        if not messages:
-            raise ArgumentError("messages is empty: give at least one message")
+        asked = settle(ChatArguments, keywords)
+        options = asked.options()
+        _check_messages(messages)
         prompts, dropped = self._prompts, 0
         if self._overflow == "shift":
-            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, parse_special=asked.parse_special)
+            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, options)
         else:
-            ids = prompts.encode_chat(messages, parse_special=asked.parse_special)
+            ids = prompts.encode_chat(messages, options)
         return self._start(ids, asked, dropped=dropped)
+
+    @accepts(ChatArguments)
+    def explain_prompt(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Explanation:
+        """Show the prompt that `chat` would make of the same arguments, token by token.
+
+        ``print(model.explain_prompt(messages))`` shows ids, texts, and which message, or the template, each came from.
+        Nothing is generated, and nothing left out where the prompt is too long.  Raises what `chat` raises.
+        """
+        self._engine.check_usable()
+        options = settle(ChatArguments, keywords).options()
+        _check_messages(messages)
+        return explain(self._prompts, messages, options)
 
     def _start(
         self, ids: list[int], asked: GenerateArguments, constraint: Constraint | None = None, dropped: int = 0
@@ -245,3 +265,8 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model: {self._info.name}, {self._info.quantization}, n_ctx={self._info.n_ctx}>"
+
+
+def _check_messages(messages: object) -> None:
+    if not isinstance(messages, (str, bytes)) and isinstance(messages, Sequence) and not messages:
+        raise ArgumentError("messages is empty: give at least one message")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edgellm.chat import ChatOptions
 from edgellm.errors import ArgumentError, VocabularyError
 from edgellm.segments import Marker, Segments
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from edgellm.tokenizer import Tokenizer
 
 Messages = Sequence[Mapping[str, Any]]
+TEMPLATE_KEY = "tokenizer.chat_template"
+_AS_USUAL = ChatOptions()
 
 
 class Prompts:
@@ -24,7 +27,7 @@ class Prompts:
         self._name = name
         self._lock = threading.RLock()
         self._tokenizer: Tokenizer | None = None
-        self._template: ChatTemplate | None = None
+        self._templates: dict[str, ChatTemplate] = {}
 
     @property
     def has_vocabulary(self) -> bool:
@@ -48,19 +51,31 @@ class Prompts:
     @property
     def template(self) -> ChatTemplate:
         """The chat template of the file, or the default one.  Raises TemplateError where there is neither."""
-        with self._lock:
-            if self._template is None:
-                self._template = self._load_template()
-            return self._template
+        return self.named_template("")
 
-    def _load_template(self) -> ChatTemplate:
+    def template_for(self, options: ChatOptions) -> ChatTemplate:
+        """The template that suits the arguments: files may have others for tools and for documents."""
+        for given, name in ((options.tools, "tool_use"), (options.documents, "rag")):
+            if given and isinstance(self._metadata.get(f"{TEMPLATE_KEY}.{name}"), str):
+                return self.named_template(name)
+        return self.template
+
+    def named_template(self, name: str) -> ChatTemplate:
+        """The template of the file with a name such as "tool_use"; the usual one has none."""
+        with self._lock:
+            if name not in self._templates:
+                self._templates[name] = self._load_template(name)
+            return self._templates[name]
+
+    def _load_template(self, name: str) -> ChatTemplate:
         from edgellm.chat import ChatTemplate, default_template
 
         tokenizer = self.tokenizer
         bos, eos = ("" if token is None else tokenizer.piece(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
-        source = self._metadata.get("tokenizer.chat_template")
+        source = self._metadata.get(f"{TEMPLATE_KEY}.{name}" if name else TEMPLATE_KEY)
         if isinstance(source, str):
-            return ChatTemplate(source, bos_token=bos, eos_token=eos, name=self._name)
+            title = f"{self._name} ({name})" if name else self._name
+            return ChatTemplate(source, bos_token=bos, eos_token=eos, name=title)
         return default_template(_Spellings(tokenizer), bos_token=bos, eos_token=eos)
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
@@ -82,15 +97,19 @@ class Prompts:
             raise ArgumentError("prompt is empty, and this model has no BOS token to begin with: give it some text")
         return ids
 
-    def encode_chat(self, messages: Messages, *, parse_special: bool = False) -> list[int]:
+    def encode_chat(self, messages: Messages, options: ChatOptions = _AS_USUAL) -> list[int]:
         """Return the ids of a conversation, ready for the assistant's turn.
 
-        Control tokens come from the template alone, unless `parse_special` lets the messages spell them too.
+        Control tokens come from the template alone, unless `options.parse_special` lets messages, tools and documents
+        spell them too.
         """
-        if parse_special:
-            return self.encode(self.template.render(messages), parse_special=True)
-        marker = Marker(messages, self._spelled)
-        return self._encode(marker.segments(self.template.render(marker.mark(messages))))
+        template = self.template_for(options)
+        if options.parse_special:
+            text = options.render(template, messages, options.tools, options.documents)
+            return self.encode(text, parse_special=True)
+        given = (messages, options.tools, options.documents)
+        marker = Marker(given, self._spelled)
+        return self._encode(marker.segments(options.render(template, *marker.mark(given))))
 
     def _spelled(self, text: str) -> frozenset[str]:
         """The spellings of control tokens that a text contains."""
@@ -98,19 +117,17 @@ class Prompts:
         found = set(tokenizer.encode(text, add_special=False, parse_special=True))
         return frozenset(tokenizer.piece(token) for token in found if tokenizer.is_control(token))
 
-    def encode_fitting(
-        self, messages: Messages, n_tokens: int, *, parse_special: bool = False
-    ) -> tuple[list[int], int]:
+    def encode_fitting(self, messages: Messages, n_tokens: int, options: ChatOptions) -> tuple[list[int], int]:
         """Return the ids of the conversation without its oldest turns, as many as it takes to fit in `n_tokens`.
 
         System messages and the last message stay, so the result may still be too long.  The second value is the
         number of tokens left out.
         """
-        ids = self.encode_chat(messages, parse_special=parse_special)
+        ids = self.encode_chat(messages, options)
         whole, kept = len(ids), list(messages)
         while len(ids) > n_tokens and (turn := _oldest_turn(kept)):
             del kept[turn.start : turn.stop]
-            ids = self.encode_chat(kept, parse_special=parse_special)
+            ids = self.encode_chat(kept, options)
         return ids, whole - len(ids)
 
     def stop_ids(self, stops: Sequence[str]) -> frozenset[int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 PRIVATE = range(0xE000, 0xF900)
 """Unicode's private use characters, which no template trims, tests or changes the case of."""
@@ -19,29 +21,31 @@ class Marker:
     A mark before and one after each spelling: templates can still cut, trim and search the text around them.
     """
 
-    def __init__(self, messages: Sequence[Mapping[str, Any]], spelled: Callable[[str], frozenset[str]]) -> None:
-        """`spelled` returns the spellings of control tokens that a text contains."""
-        texts = list(_strings(messages))
+    def __init__(self, given: Any, spelled: Callable[[str], frozenset[str]]) -> None:
+        """`given` is all that a template will get: texts in lists and mappings; `spelled` returns the spellings of
+        control tokens that a text contains."""
+        texts = list(strings(given))
         self._spellings = frozenset().union(*map(spelled, texts))
-        used = frozenset().union(*texts) if self._spellings else frozenset()
-        free = (chr(code) for code in PRIVATE if chr(code) not in used)
+        free = unused_marks("\0".join(texts)) if self._spellings else iter("\ue000\ue001")
         self._before, self._after = next(free), next(free)
         # Of two spellings that begin alike the longer one, as the tokenizer matches them.
         either = "|".join(map(re.escape, sorted(self._spellings, key=len, reverse=True)))
         self._plain = re.compile(either)
-        self._marked = re.compile(f"{self._before}({either}){self._after}")
+        # Some templates write JSON with everything but ASCII escaped.
+        before, after = (f"(?:{mark}|{re.escape(_escaped(mark))})" for mark in (self._before, self._after))
+        self._marked = re.compile(f"{before}({either}){after}")
+        # A template that cut through a marked text may have left one mark of the two.
+        self._stray = re.compile(f"{before}|{after}")
 
-    def mark(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return the messages, copied if anything in them needs a mark."""
-        if not self._spellings:
-            return messages
-        return [self._copy(message) for message in messages]
+    def mark(self, value: T) -> T:
+        """Return messages or other values for the template, copied if anything needs a mark."""
+        return cast(T, self._copy(value)) if self._spellings else value
 
     def _copy(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._plain.sub(lambda found: f"{self._before}{found[0]}{self._after}", value)
         if isinstance(value, Mapping):
-            return {key: self._copy(item) for key, item in value.items()}
+            return {self._copy(key): self._copy(item) for key, item in value.items()}
         if isinstance(value, Sequence) and not isinstance(value, bytes):
             return [self._copy(item) for item in value]
         return value
@@ -51,18 +55,25 @@ class Marker:
         if not self._spellings:
             return [(prompt, True)]
         parts = self._marked.split(prompt)
-        # A template that cut through a marked text may have left one mark of the two.
-        stray = str.maketrans("", "", self._before + self._after)
-        return [(part.translate(stray), i % 2 == 0) for i, part in enumerate(parts)]
+        return [(self._stray.sub("", part), i % 2 == 0) for i, part in enumerate(parts)]
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """All texts in messages, however deep."""
+def _escaped(mark: str) -> str:
+    return f"\\u{ord(mark):04x}"
+
+
+def unused_marks(text: str) -> Iterator[str]:
+    """Return the private use characters that do not occur in a text, as they are or escaped."""
+    return (mark for mark in map(chr, PRIVATE) if mark not in text and _escaped(mark) not in text)
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All texts in a value, however deep, keys of mappings among them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _strings(item)
+        for pair in value.items():
+            yield from strings(pair)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for item in value:
-            yield from _strings(item)
+            yield from strings(item)

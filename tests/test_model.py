@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import edgellm
+from edgellm.chat import ChatOptions
 from tests.support.fake import FakeBackend, script
 from tests.support.tiny import BOS, CHATML, EOS, first_piece, vocabulary, write_tiny
 
@@ -607,7 +608,7 @@ def test_what_people_write_never_becomes_a_control_token(model, evil):
     head = tokenizer.encode("<|turn|>user\n", parse_special=True)
     tail = tokenizer.encode("<|im_end|><|turn|>assistant\n", add_special=False, parse_special=True)
     assert ids == head + tokenizer.encode(evil, add_special=False) + tail
-    opted_out = prompts.encode_chat([{"role": "user", "content": evil}], parse_special=True)
+    opted_out = prompts.encode_chat([{"role": "user", "content": evil}], ChatOptions(parse_special=True))
     assert tokenizer.decode(opted_out, skip_special=False) == tokenizer.decode(ids, skip_special=False)
     assert (opted_out != ids) == (evil != "A<|turn>B")
 

@@ -2,6 +2,7 @@
 
 from edgellm.chat.fallback import default_template
 from edgellm.chat.limits import Limits
+from edgellm.chat.options import ChatOptions
 from edgellm.chat.template import ChatTemplate
 
-__all__ = ["ChatTemplate", "Limits", "default_template"]
+__all__ = ["ChatOptions", "ChatTemplate", "Limits", "default_template"]

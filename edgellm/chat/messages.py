@@ -1,5 +1,6 @@
 """Conversations as templates see them: plain data, copied, with text content as one string."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -93,3 +94,50 @@ def _text(content: object, where: str) -> str:
             raise TemplateError(f"the content of {where} has a text part without text")
         texts.append(text)
     return "".join(texts)
+
+
+def fit_arguments(turns: Sequence[dict[str, Any]], *, as_text: bool) -> None:
+    """Write the arguments of all tool calls the one way a template takes them: as an object, or as JSON text.
+
+    Nothing (null, empty text) means no arguments; text that is no JSON object stays as it is.
+    """
+    for turn in turns:
+        calls = turn.get("tool_calls")
+        for call in calls if isinstance(calls, (list, tuple)) else ():
+            if isinstance(call, dict):
+                holder = call["function"] if isinstance(call.get("function"), dict) else call
+                if "arguments" in holder or holder is not call:
+                    holder["arguments"] = (_as_text if as_text else _as_object)(holder.get("arguments"))
+
+
+def _as_text(arguments: object) -> object:
+    if isinstance(arguments, str):
+        return arguments if arguments.strip() else "{}"
+    return json.dumps(arguments or {}, ensure_ascii=False)
+
+
+def _as_object(arguments: object) -> object:
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments) if arguments.strip() else {}
+        except (ValueError, RecursionError):
+            return arguments
+        return value if isinstance(value, dict) else arguments
+    return {} if arguments is None else arguments
+
+
+def merge_system(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put each system message in front of the user's message that follows, as for models that know no system role."""
+    merged: list[dict[str, Any]] = []
+    waiting: list[str] = []
+    for turn in turns:
+        if turn["role"] == "system":
+            waiting.append(turn.get("content") or "")
+        elif turn["role"] == "user" and waiting:
+            merged.append({**turn, "content": "\n\n".join([*waiting, turn.get("content") or ""])})
+            waiting = []
+        else:
+            merged.append(turn)
+    if waiting:
+        merged.append({"role": "user", "content": "\n\n".join(waiting)})
+    return merged

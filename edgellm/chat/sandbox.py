@@ -17,6 +17,7 @@ from jinja2.exceptions import SecurityError, TemplateSyntaxError
 from jinja2.ext import loopcontrols
 from jinja2.filters import make_attrgetter
 from jinja2.lexer import TokenStream
+from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 from jinja2.utils import Namespace
@@ -117,6 +118,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise SyntaxFault("the template's expressions are nested too deeply") from error
         except Exception as error:
             raise SyntaxFault(f"the template cannot be compiled: {error}") from error
+
+    def variables(self, source: str) -> frozenset[str]:
+        """The names a template wants to be given: read, and never set, or asked whether they are defined.
+
+        The source must be one that `translate` takes.
+        """
+        tree = self.parse(source)
+        own = {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
+        tests = (test for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined"))
+        asked = {test.node.name for test in tests if isinstance(test.node, nodes.Name)}
+        read = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"}
+        macros = {macro.name for macro in tree.find_all(nodes.Macro)}
+        return frozenset((read & asked | (read - own)) - macros & find_undeclared_variables(tree))
 
     def run(self, code: CodeType, variables: Mapping[str, object]) -> str:
         """Render a compiled template; whatever the template raises comes through."""

@@ -3,15 +3,20 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
 from edgellm.chat.limits import LimitError, Limits
-from edgellm.chat.messages import conversation, plain
+from edgellm.chat.messages import conversation, fit_arguments, merge_system, plain
+from edgellm.chat.probe import takes_system, wants_text_arguments
 from edgellm.errors import ArgumentError, TemplateError
 
 Messages = Sequence[Mapping[str, Any]]
 _DEFAULT_LIMITS = Limits()
+
+TOOL_VARIABLES = ("tools", "xml_tools")
+"""What templates call the schemas of tools; SmolLM3's uses the second name."""
 
 
 class ChatTemplate:
@@ -59,7 +64,9 @@ class ChatTemplate:
         """The prompt for a conversation.
 
         Args:
-            messages: mappings with `role` and `content`; content is text, None or a list of text parts.
+            messages: mappings with `role` and `content`; content is text, None or a list of text parts. Arguments
+                of `tool_calls` may be an object or JSON text. If the template has no system role, a system message
+                comes in front of the user's message that follows it.
             add_generation_prompt: end with the opening of an assistant turn.
             continue_final_message: end with the exact text of the last message, its turn left open.
             tools: JSON schemas of functions the model may call.
@@ -72,23 +79,64 @@ class ChatTemplate:
                 conversation (with the template's own words), or exceeds its limits.
             ArgumentError: a last message cannot be both finished and continued.
         """
-        turns = conversation(messages)
+        turns = self._fitted(conversation(messages))
         mark = None
         if continue_final_message:
             if add_generation_prompt:
                 raise ArgumentError("continue_final_message excludes add_generation_prompt: set one of them to False")
             mark = _mark_end(turns)
+        plain_tools = plain(tools, "tools")
         values = {
-            "bos_token": self.bos_token,
-            "eos_token": self.eos_token,
-            "tools": plain(tools, "tools"),
+            **{name: plain_tools for name in TOOL_VARIABLES if name in self.variables or name == "tools"},
             "documents": plain(documents, "documents"),
             "add_generation_prompt": bool(add_generation_prompt),
             **{name: plain(value, name) for name, value in variables.items()},
-            "messages": turns,
         }
-        text = self._run(values, clock or datetime.now)
+        text = self._write(turns, values, clock or datetime.now)
         return text if mark is None else self._cut(text, mark)
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables the template reads; none if it has a syntax error."""
+        from edgellm.chat.sandbox import Sandbox, SyntaxFault
+
+        sandbox = Sandbox(self._limits)
+        try:
+            sandbox.translate(self.source)
+        except SyntaxFault:
+            return frozenset()
+        return sandbox.variables(self.source)
+
+    @cached_property
+    def takes_system(self) -> bool:
+        """Whether system messages reach the prompt.  If not, `render` puts them in front of the user's message."""
+        return takes_system(self.write_exactly)
+
+    @cached_property
+    def _wants_text_arguments(self) -> bool:
+        return wants_text_arguments(self.write_exactly)
+
+    def write_exactly(
+        self, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **variables: Any
+    ) -> str:
+        """The prompt for plain messages, given to the template without any change.  Raises TemplateError."""
+        values = {"tools": tools, "documents": None, "add_generation_prompt": True, **variables}
+        return self._write(messages, values, datetime.now)
+
+    def _fitted(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages in the form this template takes, as far as templates differ."""
+        roles = {turn["role"] for turn in turns}
+        if "developer" in roles and "developer" not in self.source:
+            turns = [{**turn, "role": "system"} if turn["role"] == "developer" else turn for turn in turns]
+            roles.add("system")
+        if any(turn.get("tool_calls") for turn in turns):
+            fit_arguments(turns, as_text=self._wants_text_arguments)
+        if "system" in roles and not self.takes_system:
+            turns = merge_system(turns)
+        return turns
+
+    def _write(self, turns: list[dict[str, Any]], values: Mapping[str, Any], clock: Callable[[], datetime]) -> str:
+        return self._run({"bos_token": self.bos_token, "eos_token": self.eos_token, **values, "messages": turns}, clock)
 
     def _run(self, values: Mapping[str, object], clock: Callable[[], datetime]) -> str:
         # Here and not above: importing EdgeLLM must not import Jinja.

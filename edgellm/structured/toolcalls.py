@@ -62,8 +62,9 @@ def call_grammar(
         only call that there may be.
     controls: ids of control tokens that may occur in free text, such as those around a model's reasoning.
 
-    With ``least=0`` a text without the trigger is free, whatever the other arguments say. The calls are not parsed: the value of the text is the text. Raises GrammarError for a schema that cannot be used,
-    ArgumentError for values that make no sense.
+    With ``least=0`` a text without the trigger is free, whatever the other arguments say. The calls are not parsed:
+    the value of the text is the text. Raises GrammarError for a schema that cannot be used, ArgumentError for values
+    that make no sense.
     """
     if not trigger or not calls:
         raise ArgumentError("a call needs a trigger, and at least one form")

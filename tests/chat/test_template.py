@@ -107,7 +107,7 @@ def test_negative_index_kept_in_a_namespace():
         "{% if m.role == 'user' %}{{ messages[ns.last].content }},{% endif %}"
         "{% set ns.last = ns.last - 1 %}{% endfor %}"
     )
-    assert render(source) == "Bye,Hi,"
+    assert render(source, CONVERSATION[1:]) == "Bye,Hi,"
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,47 @@ def test_finishing_and_continuing_exclude_each_other():
         render(CHATML, [], add_generation_prompt=False, continue_final_message=True)
     with pytest.raises(TemplateError, match="does not write the last message"):
         render("{{ messages[0].content }}", add_generation_prompt=False, continue_final_message=True)
+
+
+NO_SYSTEM = {
+    "refused": "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "<{{ m.role }}>{{ m.content }}{% endfor %}",
+    "left out": "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("source", NO_SYSTEM.values(), ids=NO_SYSTEM)
+def test_without_a_system_role_the_users_message_says_it(source):
+    assert not ChatTemplate(source).takes_system
+    assert render(source) == "<user>Be brief.\n\nHi<assistant>Hello<user>Bye"
+    twice = [*CONVERSATION, CONVERSATION[0], {"role": "system", "content": [{"type": "text", "text": "Be kind."}]}]
+    assert render(source, twice).endswith("<user>Bye<user>Be brief.\n\nBe kind.")
+    assert render(source, [CONVERSATION[0]]) == "<user>Be brief."
+    assert render(source, [CONVERSATION[0], {"role": "user", "content": None}]) == "<user>Be brief.\n\n"
+
+
+def test_a_template_that_refuses_every_conversation_says_so_itself():
+    with pytest.raises(TemplateError, match=r"^never$"):
+        render("{{ raise_exception('never') }}")
+
+
+def test_the_developer_is_the_system_where_a_template_does_not_know_the_word():
+    messages = [{"role": "developer", "content": "Be brief."}, CONVERSATION[1]]
+    assert render(TURNS, messages) == "<system>Be brief.</system><user>Hi</user>"
+    knows = TURNS + "{# developer #}"
+    assert render(knows, messages) == "<developer>Be brief.</developer><user>Hi</user>"
+
+
+def test_the_variables_of_a_template_are_those_it_reads_unset():
+    source = "{% set a = b %}{% for c in messages %}{{ a }}{{ c.d }}{{ enable_thinking }}{% endfor %}"
+    assert ChatTemplate(source).variables == {"b", "messages", "enable_thinking"}
+    assert ChatTemplate("{% for %}").variables == frozenset()
+
+
+def test_tools_reach_a_template_that_has_another_name_for_them():
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert render("{{ xml_tools[0].function.name }}{{ tools is defined }}", tools=tools) == "fTrue"
+    assert render("{{ xml_tools is none }}", tools=None) == "True"
 
 
 def test_errors_are_of_the_tree():

@@ -49,7 +49,10 @@ def outcome(grammar: Grammar, *parts: str | int) -> str:
         ({"most": 1}, ["complete", "complete", "complete", "not x", "complete", "not >", "complete"]),
         ({"most": 1, "after": False}, ["complete", "complete", "complete", "not x", "done", "not \n", "not  "]),
         ({"least": 1, "before": False}, ["open", "not h", "not <", "not x", "complete", "complete", "complete"]),
-        ({"least": 1, "most": 1, "before": False, "after": False}, ["open", "not h", "not <", "not x", "done", "not \n", "not  "]),
+        (
+            {"least": 1, "most": 1, "before": False, "after": False},
+            ["open", "not h", "not <", "not x", "done", "not \n", "not  "],
+        ),
     ],
 )  # fmt: skip
 def test_how_many_calls_and_what_is_around_them(settings, outcomes):
