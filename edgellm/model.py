@@ -191,10 +191,11 @@ class Model:
             after = ids[-1] if ids[-1] < tokenizer.n_vocab else None
             text = TextStream(tokenizer, after, stops)
             stop_ids = tokenizer.eog_ids | self._prompts.stop_ids(stops)
+        breakers = self._prompts.breakers(asked.dry_breakers) if asked.breaks_repetition else ()
         request = Request(
             fitted.prompt,
             max_tokens=fitted.max_tokens,
-            sampler=Sampler(asked, self._info.n_vocab, ids, constraint=constraint),
+            sampler=Sampler(asked, self._info.n_vocab, ids, constraint=constraint, breakers=breakers),
             text=text,
             stop_ids=stop_ids,
         )

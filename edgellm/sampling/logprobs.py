@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgellm.errors import NumericalError, VocabularyError
-from edgellm.sampling.steps import largest, weights
+from edgellm.sampling.candidates import largest, weights
 
 
 class TokenLogprobs(NamedTuple):
