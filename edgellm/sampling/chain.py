@@ -1,10 +1,11 @@
 """The sampler: the steps in their order, and what they remember.
 
-    mask → logit bias → `SamplingParams.samplers` → draw
+    processors → mask → logit bias → `SamplingParams.samplers` → draw
 
     penalties → dry → top_n_sigma → top_k → typical_p → top_p → min_p → xtc → temperature → mirostat → adaptive_p
 
-- The mask of a constraint comes before everything, so that the filters choose among legal tokens. After them, it
+- The caller's processors see the model's own logits. They come before the mask, so that they cannot break a grammar.
+- The mask of a constraint comes before all else, so that the filters choose among legal tokens. After them, it
   could find all tokens gone that it allows.
 - Bias and penalties change logits, so they come before whatever removes tokens. Bias comes first, as in llama.cpp: it
   corrects the model, the penalties then act on the corrected model.
@@ -26,6 +27,7 @@ from edgellm.sampling.candidates import Candidates, draw, greedy
 from edgellm.sampling.constraint import Constraint, Guard, Mask, Submit
 from edgellm.sampling.memory import Memory
 from edgellm.sampling.params import SamplingParams
+from edgellm.sampling.processors import LogitsProcessor, Processors
 
 
 class Sampler:
@@ -35,7 +37,7 @@ class Sampler:
     like generated ones. state: what `state` of another sampler returned, to go on where that one was: with the
     same params and all tokens so far as prompt_ids, the choices are those it would have made. constraint: decides
     which tokens are legal; it sees accepted tokens, not the prompt. breakers: the token sequences that
-    `SamplingParams.dry_breakers` stand for.
+    `SamplingParams.dry_breakers` stand for. processors: see `LogitsProcessor`.
 
     Raises ArgumentError for a bias on a token that does not exist, VocabularyError for such a token in prompt_ids.
     """
@@ -48,6 +50,7 @@ class Sampler:
         state: Mapping[str, float] | None = None,
         constraint: Constraint | None = None,
         breakers: Iterable[Sequence[int]] = (),
+        processors: Sequence[LogitsProcessor] = (),
     ) -> None:
         self.params = params
         self.n_vocab = n_vocab
@@ -59,6 +62,7 @@ class Sampler:
             self._check_token(max(prompt_ids))
         self._guard = None if constraint is None else Guard(constraint)
         self._memory = Memory(params, prompt_ids, breakers, state)
+        self._processors = Processors(processors, prompt_ids) if processors else None
         self._bias = order.bias(params)
         self._steps = order.chain(params, self._memory)
 
@@ -83,12 +87,16 @@ class Sampler:
         logits: float32[n_vocab], not changed.
         Every call that returns uses up one random number, whatever the settings. Raises NumericalError, naming
         the step, if the logits hold NaN or +inf or leave no token possible; GrammarError if the constraint fails or
-        allows none of the possible tokens; ArgumentError for a wrong shape.
+        allows none of the possible tokens; ArgumentError for a wrong shape; CallbackError if a processor fails.
         """
         if logits.shape != (self.n_vocab,) or logits.dtype != np.float32:
             raise ArgumentError(f"logits must be float32[{self.n_vocab}], not {logits.dtype}{list(logits.shape)}")
         best = int(logits.argmax())
         self._check("the model gave", float(logits[best]))
+        if self._processors is not None:
+            logits = self._processors.apply(logits)
+            best = int(logits.argmax())
+            self._check("the logits processors left", float(logits[best]))
         mask = None if self._guard is None else self._guard.mask()
         if self._bias or self._steps or mask is not None or not self.params.greedy:
             best = self._choose(logits, mask)
@@ -121,6 +129,8 @@ class Sampler:
         """Count a token. Raises VocabularyError if it does not exist, GrammarError if the constraint fails."""
         self._check_token(token)
         self._memory.accept(int(token))
+        if self._processors is not None:
+            self._processors.accept(int(token))
         if self._guard is not None:
             self._guard.advance(int(token))
 
