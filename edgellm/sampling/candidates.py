@@ -150,9 +150,10 @@ def heaviest(keys: NDArray[np.floating[Any]], mass: NDArray[np.float64], goal: f
         inside = np.flatnonzero(bins == cut)
         index, keys, mass = index[inside], keys[inside], mass[inside]
     # More than a few are left only if they are equal, and then they are in order.
-    order = np.argsort(-keys, kind="stable") if index.size <= _SORTED else np.arange(index.size)
-    count = int(np.cumsum(mass[order]).searchsorted(goal)) + 1
-    chosen[index[order[:count]]] = True
+    if index.size <= _SORTED:
+        order = np.argsort(-keys, kind="stable")
+        index, mass = index[order], mass[order]
+    chosen[index[: int(np.cumsum(mass).searchsorted(goal)) + 1]] = True
     return chosen
 
 

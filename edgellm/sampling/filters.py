@@ -19,15 +19,16 @@ def top_k(candidates: Candidates, k: int) -> Candidates:
 def top_p(candidates: Candidates, p: float) -> Candidates:
     """Keep the fewest most likely tokens that together reach probability p; at least one (Holtzman et al., 2019)."""
     mass = weights(candidates.logits)
-    goal = p * float(mass.sum())
     if not candidates.ranked:
+        goal = p * float(mass.sum())
         # A few dozen tokens usually have the mass; where they cannot, as none weighs more than 1, or do not, ranking
         # as many as it takes would not be worth its price.
         ranked = top_k(candidates, _FEW) if goal < _FEW else None
         if ranked is None or (few := weights(ranked.logits)).sum() < goal:
             return candidates.take(heaviest(candidates.logits, mass, goal))
-        candidates, mass = ranked, few
-    return candidates.head(int(np.cumsum(mass).searchsorted(goal)) + 1)
+        return ranked.head(int(np.cumsum(few).searchsorted(goal)) + 1)
+    reached = np.cumsum(mass)
+    return candidates.head(int(reached.searchsorted(p * reached[-1])) + 1)
 
 
 def min_p(candidates: Candidates, p: float) -> Candidates:
