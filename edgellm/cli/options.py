@@ -142,7 +142,8 @@ def sampling_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("stop"):
         chosen["stop"] = list(given["stop"])
     if given.get("samplers") is not None:
-        chosen["samplers"] = [name.strip() for name in re.split("[;,]", given["samplers"]) if name.strip()]
+        names = (name.strip() for name in re.split("[;,]", given["samplers"]))
+        chosen["samplers"] = [{"typ_p": "typical_p"}.get(name, name) for name in names if name]
     if given.get("dry_breakers"):
         chosen["dry_breakers"] = [text for text in given["dry_breakers"] if text != "none"]
     if given.get("logit_bias"):

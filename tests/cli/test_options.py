@@ -42,6 +42,7 @@ def test_the_options_are_arguments_of_generate() -> None:
     [
         (["--samplers", "top_k; min_p;temperature"], {"samplers": ["top_k", "min_p", "temperature"]}),
         (["--samplers", "top_k,xtc"], {"samplers": ["top_k", "xtc"]}),
+        (["--samplers", "typ_p;top_p"], {"samplers": ["typical_p", "top_p"]}),
         (["--samplers", ""], {"samplers": []}),
         (["--dry-sequence-breaker", "\n", "--dry-sequence-breaker", "x:"], {"dry_breakers": ["\n", "x:"]}),
         (["--dry-sequence-breaker", "none"], {"dry_breakers": []}),
