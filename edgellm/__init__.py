@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from edgellm.errors import (
     ArgumentError,
     BackendError,
+    CallbackError,
     CancelledError,
     ClosedError,
     ContextOverflowError,
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "BackendError",
+    "CallbackError",
     "CancelledError",
     "ClosedError",
     "ContextOverflowError",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from edgellm.chat import ChatOptions
-from edgellm.sampling import SamplingKeywords, SamplingParams
+from edgellm.sampling import LogitsProcessor, SamplingKeywords, SamplingParams
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Arguments = TypeVar("Arguments", bound=SamplingParams)
@@ -43,6 +43,9 @@ class GenerateKeywords(SamplingKeywords, total=False):
     max_tokens: int | None
     stop: str | Iterable[str] | None
     parse_special: bool
+    logprobs: int | None
+    prompt_logprobs: int | None
+    logits_processors: Sequence[LogitsProcessor]
     schema: Any
     regex: str | None
     grammar: str | None
@@ -57,6 +60,9 @@ class GenerateArguments(SamplingParams):
     max_tokens: int | None = None
     stop: str | Iterable[str] | None = None
     parse_special: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    logits_processors: Sequence[LogitsProcessor] = ()
     schema: Any = None
     regex: str | None = None
     grammar: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
+from edgellm.arguments import choice, functions, integer, logprob_count, stop_strings, token_limit, token_list
 from edgellm.backends.base import KV_TYPES
 from edgellm.constraints import Constraints
 from edgellm.engine.generation import Generation
@@ -16,6 +16,7 @@ from edgellm.engine.limits import Overflow, fit
 from edgellm.engine.machine import default_threads
 from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
+from edgellm.engine.scoring import KeepLogits, PromptLogprobs
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
 from edgellm.explain import Explanation, explain
 from edgellm.keywords import ChatArguments, ChatKeywords, GenerateArguments, GenerateKeywords, accepts, settle
@@ -123,6 +124,11 @@ class Model:
             value; docs/structured.md has the details.
         stop: text that ends the generation and is left out; up to 64 of them.  The spelling of a control token
             stops at that token.
+        logprobs, prompt_logprobs: report the log-probability of each chosen token, and of each token of the prompt, and
+            so many of the likeliest tokens in its place (`Generation.logprobs`, `prompt_logprobs`), by the model's own
+            logits, whatever the settings make of them.
+        logits_processors: functions that take all ids so far and the logits (a copy, float32) and return new ones or
+            None.  They run in the engine's thread, where everything waits for them.
         parse_special: let the prompt's text spell control tokens; a prompt that spells BOS first gets no other.
 
         Raises ArgumentError, GrammarError for a schema or grammar that cannot be used, ContextOverflowError for a
@@ -182,6 +188,8 @@ class Model:
         grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
         if grammar is not None:
             constraint, parse = self._constraints.start(grammar, ids[-1]), grammar.value
+        n_vocab = self._info.n_vocab
+        scored = logprob_count("prompt_logprobs", asked.prompt_logprobs, n_vocab)
         limit = token_limit(asked.max_tokens)
         stops = stop_strings(asked.stop)
         fitted = fit(ids, limit, self._info.n_ctx, self._overflow)
@@ -191,13 +199,19 @@ class Model:
             after = ids[-1] if ids[-1] < tokenizer.n_vocab else None
             text = TextStream(tokenizer, after, stops)
             stop_ids = tokenizer.eog_ids | self._prompts.stop_ids(stops)
+        breakers = self._prompts.breakers(asked.dry_breakers) if asked.breaks_repetition else ()
         request = Request(
             fitted.prompt,
             max_tokens=fitted.max_tokens,
-            sampler=Sampler(asked, self._info.n_vocab, ids, constraint=constraint),
+            sampler=Sampler(
+                asked, n_vocab, ids, constraint=constraint, breakers=breakers,
+                processors=functions("logits_processors", asked.logits_processors),
+            ),
             text=text,
             stop_ids=stop_ids,
-        )
+            score=None if scored is None else PromptLogprobs(fitted.prompt, n_vocab, scored),
+            top_logprobs=logprob_count("logprobs", asked.logprobs, n_vocab),
+        )  # fmt: skip
         request.n_prompt = len(ids) + dropped
         request.dropped = dropped + fitted.dropped
         request.truncated = fitted.truncated
@@ -225,15 +239,13 @@ class Model:
         ArgumentError for no ids, VocabularyError for unknown ones, ContextOverflowError for more than n_ctx,
         CancelledError if the Model is closed meanwhile.
         """
-        import numpy as np
-
         self._engine.check_usable()
         tokens = self._ids("ids", ids)
         n_ctx = self._info.n_ctx
         if len(tokens) > n_ctx:
             raise ContextOverflowError(f"ids has {len(tokens)} tokens, the context holds {n_ctx}")
-        rows = np.empty((len(tokens), self._info.n_vocab), np.float32)
-        request = Request(tokens, max_tokens=0, sampler=None, logits=rows)
+        score = KeepLogits(len(tokens), self._info.n_vocab)
+        request = Request(tokens, max_tokens=0, sampler=None, score=score)
         self._engine.submit(request)
         try:
             request.events.get()
@@ -243,7 +255,7 @@ class Model:
             raise request.error
         if request.finish_reason == "cancelled":
             raise CancelledError("the Model was closed while it computed logits")
-        return rows
+        return score.rows
 
     def _ids(self, name: str, value: object) -> list[int]:
         ids = token_list(name, value, self._info.n_vocab)

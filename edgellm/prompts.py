@@ -28,6 +28,7 @@ class Prompts:
         self._lock = threading.RLock()
         self._tokenizer: Tokenizer | None = None
         self._templates: dict[str, ChatTemplate] = {}
+        self._breakers: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
 
     @property
     def has_vocabulary(self) -> bool:
@@ -135,6 +136,18 @@ class Prompts:
         tokenizer = self.tokenizer
         ids = ((stop, tokenizer.id_of(stop)) for stop in stops)
         return frozenset(token for _, token in ids if token is not None and tokenizer.is_control(token))
+
+    def breakers(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        """Return the token sequences that spell `texts`, for `Sampler`; none without a vocabulary."""
+        if not self.has_vocabulary:
+            return ()
+        key = tuple(texts)
+        with self._lock:
+            if key not in self._breakers:
+                from edgellm.breakers import token_sequences
+
+                self._breakers[key] = token_sequences(key, self.tokenizer)
+            return self._breakers[key]
 
 
 class _Spellings:

@@ -14,6 +14,7 @@ from edgellm import errors
 PUBLIC = [
     "ArgumentError",
     "BackendError",
+    "CallbackError",
     "CancelledError",
     "ClosedError",
     "ContextOverflowError",

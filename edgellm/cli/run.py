@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from edgellm.cli.errors import INTERRUPTED
+from edgellm.cli.groups import GroupedCommand
 from edgellm.cli.loading import open_model
 from edgellm.cli.options import model_arguments, model_options, sampling_arguments, sampling_options
 from edgellm.cli.reply import stream
@@ -17,7 +18,7 @@ CONTINUATION = 256
 """Tokens of a continued text unless the user says otherwise: a text, unlike a reply, may never end."""
 
 
-@click.command("run", short_help="Continue one text, or answer it, and leave.")
+@click.command("run", cls=GroupedCommand, short_help="Continue one text, or answer it, and leave.")
 @click.argument("prompt", required=False)
 @click.option("--model", "-m", help="GGUF file or catalog name; by default the catalog's small chat model.")
 @click.option("--chat", is_flag=True, help="Send the prompt as a message, in the model's chat format.")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from edgellm.engine.engine import Engine
+    from edgellm.sampling import TokenLogprobs
 
 
 class Generation:
@@ -133,6 +134,18 @@ class Generation:
     def token_ids(self) -> list[int]:
         """The ids chosen so far, among them the end token and those of a stop string, which the text leaves out."""
         return list(self._request.completion)
+
+    @property
+    def logprobs(self) -> list[TokenLogprobs] | None:
+        """The log-probabilities of `token_ids`, by the model's own logits; None unless ``logprobs=`` asked for them."""
+        return None if self._request.top_logprobs is None else list(self._request.logprobs)
+
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
+        """The log-probabilities of the prompt's tokens, complete with the first chunk; None for the first token, which
+        nothing predicts.  None unless ``prompt_logprobs=`` asked for them."""
+        found = self._request.prompt_logprobs
+        return None if found is None else found.values()
 
     @property
     def usage(self) -> Usage:

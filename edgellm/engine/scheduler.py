@@ -159,8 +159,9 @@ class Scheduler:
             self._waiting = deque(request for request in self._waiting if not request.done)
 
     def _rows(self, request: Request, budget: int) -> int:
-        most = budget if request.logits is None else min(budget, self.sizes.logits_rows)
-        if self._states is not None and request.logits is None and request.pending:
+        scored = request.score
+        most = budget if scored is None else min(budget, self.sizes.logits_rows, scored.most_rows)
+        if self._states is not None and scored is None and request.pending:
             most = min(most, next_stop(request.computed, len(request.tokens)) - request.computed)
         return min(request.pending, most, self.sizes.n_ctx - request.computed)
 
@@ -200,7 +201,7 @@ class Scheduler:
     def _admit(self, request: Request, budget: int, plan: Plan) -> Work | None:
         """Start the first waiting request on what the prefix cache has of it, if its whole sequence finds room."""
         # Scores are of every row, so nothing of them may come from the cache.
-        scored = request.logits is not None
+        scored = request.score is not None
         table = self._cache.new_table() if scored else self._cache.attach(request.tokens)
         request.computed = table.length
         if self._running and not self._has_room(request, table):
@@ -231,7 +232,7 @@ class Scheduler:
     def _snapshot(self, request: Request, table: PageTable, start: int) -> list[tuple[int, int]]:
         """Keep the states of prompts where others may go on from them, and the newest ones while decoding."""
         label = table.last_label()
-        if self._states is None or request.logits is not None or label is None:
+        if self._states is None or request.score is not None or label is None:
             return []
         if request.computed == next_stop(start, request.prefilled):
             return self._states.keep(request.slot, label)
