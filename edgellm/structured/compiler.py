@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KEPT = 32
 
 _LIMITS = {
-    "max_items_in_row": 2_000,
+    "max_items_in_row": 20_000,
     "initial_lexer_fuel": 1_000_000,
     "step_lexer_fuel": 200_000,
     "step_max_items": 50_000,
