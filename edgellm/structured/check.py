@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from edgellm.errors import GrammarError
+from edgellm.structured.finite import endless
 from edgellm.structured.keywords import FORMATS, REFUSED, REFUSED_FORMATS, VALUES, Path, spelled, subschemas, target
 
 MAX_TEXT = 1024 * 1024
@@ -27,12 +28,12 @@ def checked(schema: Any) -> Any:
     root = _copied(schema)
     queue: list[tuple[Path, Any]] = [((), root)]
     seen: set[int] = {id(root)}
-    roots = [root]
-    count = 0
+    roots = {id(root): root}  # and what references point to
+    nodes: list[tuple[Path, Any]] = []
     while queue:
         path, node = queue.pop()
-        count += 1
-        if count > MAX_SCHEMAS:
+        nodes.append((path, node))
+        if len(nodes) > MAX_SCHEMAS:
             raise GrammarError(f"schema has more than {MAX_SCHEMAS} schemas in it")
         if isinstance(node, bool):
             continue
@@ -47,20 +48,22 @@ def checked(schema: Any) -> Any:
                     f'schema: "$ref" at {spelled(path)} points to {_short(node["$ref"])}, which is not in this schema: '
                     'references are such as "#/$defs/name"'
                 )
-            if id(found[1]) not in seen:
-                roots.append(found[1])
+            roots[id(found[1])] = found[1]
             inner.append(found)
         for way, child in inner:
             if id(child) not in seen or isinstance(child, bool):
                 if not isinstance(child, bool):
                     seen.add(id(child))
                 queue.append((way, child))
-    levels = sum(_height(node) for node in roots)
+    levels = sum(_height(node) for node in roots.values())
     if levels > MAX_LEVELS:
         raise GrammarError(
             f"schema: its definitions have {levels} levels together, more than the limit of {MAX_LEVELS}: "
             "use fewer or flatter ones"
         )
+    path_back = endless(root, nodes)
+    if path_back is not None:
+        raise GrammarError(f"schema: no text that ends can satisfy it: {spelled(path_back)} requires itself")
     return root
 
 

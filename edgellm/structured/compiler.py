@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edgellm.errors import GrammarError
 from edgellm.structured.constraint import GrammarConstraint
 from edgellm.structured.grammar import Grammar
-from edgellm.structured.tokens import TokenTable
+from edgellm.structured.tokens import TokenTable, build_tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -28,10 +28,14 @@ _LIMITS = {
 
 
 class Compiler:
-    """Compiles grammars for one vocabulary, and remembers the last ones. Safe to use from several threads."""
+    """Compiles grammars for one vocabulary, and remembers the last ones. Safe to use from several threads.
+
+    Make one for a model: it begins by building a trie of all tokens, which takes a second for 250,000 of them.
+    """
 
     def __init__(self, table: TokenTable) -> None:
         self._table = table
+        self._tokenizer = build_tokenizer(table)
         self._lock = threading.Lock()
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
 
@@ -67,7 +71,7 @@ class Compiler:
         from llguidance import LLMatcher, LLParserLimits
 
         return LLMatcher(
-            self._table.tokenizer,
+            self._tokenizer,
             LLMatcher.grammar_from_lark(lark),
             log_level=0,
             limits=LLParserLimits(**_LIMITS),  # type: ignore[arg-type]

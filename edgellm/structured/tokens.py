@@ -21,7 +21,7 @@ _SPECIAL = b"\xff"  # llguidance's mark of a token that is no text: this byte ne
 
 @dataclass(frozen=True)
 class TokenTable:
-    """The tokens of one model. Make it once: the first grammar builds a trie of all tokens from it.
+    """The tokens of one model.
 
     texts: by id, the bytes a token adds to a text. Tokens without bytes are never legal.
     controls: id → spelling of tokens that are no text; legal only where a grammar names them.
@@ -46,7 +46,7 @@ class TokenTable:
 
     @cached_property
     def no_tokens(self) -> Mask:
-        """The mask that allows nothing; one bit is there for an end of our own, see `tokenizer`."""
+        """The mask that allows nothing; one bit is there for an end of our own, see `build_tokenizer`."""
         return np.zeros((max(self.n_vocab, len(self.texts)) + 1 + 31) // 32, np.uint32)
 
     def mask_of(self, ids: Sequence[int]) -> Mask:
@@ -79,13 +79,13 @@ class TokenTable:
             (i, text) for i, text in enumerate(self.texts) if text and i not in self.controls and i not in self.ends
         )
 
-    @cached_property
-    def tokenizer(self) -> LLTokenizer:
-        """The trie. A model without an end token gets one that no logit belongs to."""
-        from llguidance import LLTokenizer
 
-        ends = sorted(self.ends) or [self.n_words * 32 - 1]
-        return LLTokenizer(_Vocabulary(self, ends[0]), n_vocab=self.n_words * 32, eos_token=ends)  # type: ignore[arg-type]
+def build_tokenizer(table: TokenTable) -> LLTokenizer:
+    """The trie of all tokens. A model without an end token gets one that no logit belongs to."""
+    from llguidance import LLTokenizer
+
+    ends = sorted(table.ends) or [table.n_words * 32 - 1]
+    return LLTokenizer(_Vocabulary(table, ends[0]), n_vocab=table.n_words * 32, eos_token=ends)  # type: ignore[arg-type]
 
 
 class _Vocabulary:

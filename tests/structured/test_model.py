@@ -110,6 +110,7 @@ def test_settings_change_the_choice_and_not_what_is_legal(model, settings):
     [
         ({"regex": r"\d{3}-[a-f]+!"}, r"\d{3}-[a-f]+!"),
         ({"choices": ["yes", "no", "no way"]}, "yes|no|no way"),
+        ({"choices": ["é€", "ü"]}, "é€|ü"),
         ({"grammar": 'root ::= "(" root ")" | "x"'}, r"\(*x\)*"),
         ({"grammar": 'start: "(" start ")" | "x"'}, r"\(*x\)*"),
         ({"json": True}, r"(?s:\{.*\})"),
@@ -181,7 +182,7 @@ def test_a_limit_leaves_the_beginning_of_a_text_that_fits(model):
 def test_a_stop_string_ends_the_text_and_its_value_is_not_complete(model):
     generation = model.generate("x", schema={"const": "abXYcd"}, stop="XY")
     assert (generation.text, generation.finish_reason) == ('"ab', "stop")
-    with pytest.raises(edgellm.IncompleteOutputError, match="not complete"):
+    with pytest.raises(edgellm.IncompleteOutputError, match="stop string"):
         _ = generation.parsed
 
 

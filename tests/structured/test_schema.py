@@ -76,6 +76,23 @@ def test_names_that_are_no_keywords_demand_nothing():
     assert not accepts(grammar, '{"not": 1}')
 
 
+OBJECT = {"type": "object"}
+MUTUAL = {"anyOf": [{"$ref": "#/$defs/m"}, {"allOf": [{}, {"$ref": "#/$defs/m"}]}]}
+BACK = {"type": "array", "minItems": 2, "prefixItems": [True], "items": {"$ref": "#/$defs/n"}}
+
+
+@pytest.mark.parametrize("schema", [
+    {**OBJECT, "properties": {"a": {"$ref": "#"}}},
+    {"properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    {"type": ["object", "null"], "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    {"type": "array", "items": {"$ref": "#"}},
+    {**OBJECT, "properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["a"]},
+    {"type": "array", "minItems": 1, "prefixItems": [{}], "items": {"$ref": "#"}},
+])  # fmt: skip
+def test_a_schema_may_contain_itself_where_it_can_end(schema):
+    COMPILER.compile(schema_grammar(schema))
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -102,7 +119,10 @@ def test_names_that_are_no_keywords_demand_nothing():
         ({"maxLength": -1}, r'"maxLength" at \$ must be a whole number of at least 0'),
         ({"enum": []}, r'"enum" at \$ must be a list that is not empty'),
         ({"enum": "a"}, r'"enum" at \$ must be a list'),
-        ({"$ref": "#"}, r"no text of this model's tokens"),
+        ({"$ref": "#"}, r"no text that ends .* \$ requires itself"),
+        ({**OBJECT, "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, r"no text that ends .* \$ requires itself"),
+        ({**OBJECT, "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"], "$defs": {"n": MUTUAL, "m": BACK}},
+         r"no text that ends .* \$\.\$defs\.n requires itself"),
         (False, r"schema"),
         ({"type": "object", "required": ["a"], "additionalProperties": False}, r"required property 'a'"),
         ({"const": float("nan")}, r"not JSON"),
@@ -133,6 +153,12 @@ def chained(n: int) -> dict[str, Any]:
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{n}": {}}}
 
 
+def linked(n: int) -> dict[str, Any]:
+    """As `chained`, by references to what is there anyway."""
+    links = {f"d{i}": {"properties": {"next": {"$ref": f"#/properties/d{i + 1}"}}} for i in range(n)}
+    return {"properties": {**links, f"d{n}": {}}}
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -141,6 +167,7 @@ def chained(n: int) -> dict[str, Any]:
         "[" * 60_000,
         chained(400),
         chained(5_000),
+        linked(900),
         {"properties": {f"p{i}": {} for i in range(5_000)}},
         {"anyOf": [{"const": i} for i in range(30_000)]},
         {"const": "x" * 2_000_000},
@@ -148,7 +175,7 @@ def chained(n: int) -> dict[str, Any]:
         {"allOf": [{"anyOf": [{"properties": {f"p{i}{j}": {}}} for j in range(6)]} for i in range(12)]},
         {"type": "integer", "minimum": -(2**80), "maximum": 2**80},
     ],
-    ids=["nested", "deep", "brackets", "chain", "long chain", "wide", "many", "long", "multiple", "product", "big"],
+    ids=["nested", "deep", "brackets", "chain", "long chain", "links", "wide", "many", "long", "multiple", "product", "big"],
 )  # fmt: skip
 def test_what_is_too_large_is_refused_fast(schema):
     began = time.perf_counter()

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgellm.errors import GrammarError
@@ -49,6 +49,7 @@ def test_a_fault_is_named_without_our_own_lines(pattern):
     assert "start:" not in str(caught.value)
 
 
+@settings(deadline=None)
 @given(
     pattern=st.from_regex(r"\A([a-c]|\[a-b\]|\(a\|b*\)|\.)([*?+]|\{1,2\})?([ab]|\[\^a\])?\Z"), seed=st.integers(0, 99)
 )
@@ -58,6 +59,7 @@ def test_drawn_texts_match_as_python_has_it(pattern, seed):
         assert re.fullmatch(pattern, text.decode())
 
 
+@settings(deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=5), other=TEXTS)
 def test_choices_are_what_they_are_to_the_last_character(texts, other):
     grammar = choice_grammar(texts)
@@ -65,6 +67,7 @@ def test_choices_are_what_they_are_to_the_last_character(texts, other):
     assert accepts(grammar, other) == (other in texts)
 
 
+@settings(deadline=None)
 @given(text=TEXTS)
 def test_texts_in_gbnf_are_what_they_are(text):
     quoted = "".join(f"\\U{ord(char):08x}" for char in text)
@@ -75,6 +78,7 @@ def test_texts_in_gbnf_are_what_they_are(text):
     assert accepts(text_grammar(f"root ::= {sets}"), text)
 
 
+@settings(deadline=None)
 @given(text=st.text('ab"[]()|*+?{},.:=#<>\\\n 1', max_size=40))
 def test_any_text_is_gbnf_or_a_grammar_error(text):
     try:
@@ -84,6 +88,7 @@ def test_any_text_is_gbnf_or_a_grammar_error(text):
     assert lark.startswith("start: ")
 
 
+@settings(deadline=None)
 @given(text=st.text('ab"/[]()|*+?{},.:=#%<>\\\n 1', max_size=30), kind=st.sampled_from(["start: ", "root ::= "]))
 def test_any_grammar_compiles_or_is_a_grammar_error(text, kind):
     with suppress(GrammarError):
