@@ -13,8 +13,8 @@ MAX_TEXT = 1024 * 1024
 MAX_DEPTH = 100
 MAX_SCHEMAS = 20_000
 MAX_PROPERTIES = 1_000
-# The compiler recurses through what schemas contain and refer to, each once; more levels than these, which are those
-# of the longest way there could be, would take more stack than a thread surely has.
+# The compiler recurses through what schemas contain and refer to, each once: these are the levels of the longest way
+# there could be. Twice as many would overflow the compiler's stack.
 MAX_LEVELS = 500
 # The automaton for multiples of n has n states.
 MAX_MULTIPLE = 100_000

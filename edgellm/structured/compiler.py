@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
 
 from edgellm.errors import GrammarError
 from edgellm.structured.constraint import GrammarConstraint
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 _KEPT = 32
+_STACK = 16 * 1024 * 1024
+_stack_size = threading.Lock()
+
+Result = TypeVar("Result")
 
 _LIMITS = {
     "max_items_in_row": 20_000,
@@ -58,9 +64,11 @@ class Compiler:
         return GrammarConstraint(matcher.deep_copy(), self._table, afresh=afresh)
 
     def _match(self, grammar: Grammar) -> LLMatcher:
-        matcher = self._new(grammar.lark)
+        matcher = _deeply(lambda: self._new(grammar.lark))
         if matcher.is_error():
-            raise GrammarError(grammar.explain(matcher.get_error(), lambda lark: self._new(lark).get_error()))
+            raise GrammarError(
+                grammar.explain(matcher.get_error(), lambda lark: _deeply(lambda: self._new(lark).get_error()))
+            )
         try:
             GrammarConstraint(matcher.deep_copy(), self._table, afresh=False).mask()
         except GrammarError as error:
@@ -76,3 +84,24 @@ class Compiler:
             log_level=0,
             limits=LLParserLimits(**_LIMITS),  # type: ignore[arg-type]
         )
+
+
+def _deeply(function: Callable[[], Result]) -> Result:
+    """Run `function` on a stack that suffices for every grammar within the limits, whatever the caller's is."""
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    with _stack_size:
+        before = threading.stack_size(_STACK)
+        try:
+            thread = threading.Thread(target=run, name="edgellm-grammar")
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
+    return outcome.result()

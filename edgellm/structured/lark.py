@@ -11,8 +11,8 @@ from edgellm.structured.check import checked
 from edgellm.structured.gbnf import translate
 from edgellm.structured.grammar import HEADER, Grammar, check_text, inline_json, nowhere
 
-# The compiler recurses through rules and parentheses; more levels than these, which are those of the longest way there
-# could be, would take more stack than a thread surely has.
+# The compiler recurses through rules and parentheses: these are the levels of the longest way there could be. A few
+# times as many would overflow the compiler's stack.
 MAX_LEVELS = 1_000
 
 _LEADING = re.compile(r"(?:\s|#[^\n]*|//[^\n]*)*")
