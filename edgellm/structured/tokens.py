@@ -29,7 +29,7 @@ class TokenTable:
     n_vocab: length of the logits, which may be more than there are tokens.
     strips_space: where a text begins afresh, the first space of a token is no part of it (SentencePiece's dummy
         prefix).
-    starts_afresh: whether the text after this token begins afresh.
+    starts_afresh: whether the text after this token begins afresh; such a token keeps its own space.
     """
 
     texts: Sequence[bytes]
@@ -68,7 +68,8 @@ class TokenTable:
         A token that is a space and nothing more is beside itself.
         """
         plain = {text: token for token, text in self._ordinary()}
-        losing = [token for token, text in self._ordinary() if text[:1] == b" "]
+        spaced = (token for token, text in self._ordinary() if text[:1] == b" ")
+        losing = [token for token in spaced if not self.starts_afresh(token)]
         pairs = [(token, plain.get(self.texts[token][1:], -1)) for token in losing]
         pairs = [(token, token if len(self.texts[token]) == 1 else rest) for token, rest in pairs]
         known = np.array([pair for pair in pairs if pair[1] >= 0], np.int64).reshape(-1, 2)

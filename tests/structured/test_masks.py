@@ -152,6 +152,15 @@ def test_where_a_text_begins_afresh_a_leading_space_does_not_count():
     assert set(legal(constraint)) == {ord("a"), END, OTHER_END}
 
 
+def test_a_token_after_which_a_text_begins_afresh_keeps_its_space():
+    compiler = Compiler(table(strips_space=True, starts_afresh=lambda t: t == token(b" a")))
+    assert legal(compiler.compile(grammar(regex="a{1,2}"), afresh=True)) == [ord(" "), ord("a"), token(b" ")]
+    constraint = compiler.compile(grammar(regex=" aa"), afresh=True)
+    assert token(b" a") in legal(constraint)
+    constraint.advance(token(b" a"))
+    assert legal(constraint) == [ord(" "), ord("a"), token(b" ")]
+
+
 def test_a_text_may_need_a_space_where_the_first_one_does_not_count():
     compiler = Compiler(table(strips_space=True))
     constraint = compiler.compile(grammar(regex=" a"), afresh=True)
