@@ -104,20 +104,19 @@ class Generation:
         """The value of the whole text: waits for the end.  For ``schema=`` an instance of the pydantic model or the
         type that was given, or the data of the JSON; for ``json=`` a dict; for others the text.
 
-        Raises IncompleteOutputError if the text ended before its value was complete (`finish_reason` is "length" or
-        "cancelled", or a stop string came first), ArgumentError if the text followed no schema or grammar.
+        Raises IncompleteOutputError if the text ended before its value was complete: `finish_reason` is "length" or
+        "cancelled", or a stop string came.  Raises ArgumentError if the text follows no schema or grammar; ValueError
+        if a validator of a pydantic model refuses the value, or it is nested too deeply for Python.
         """
         if self._parse is None:
             raise ArgumentError("this text follows no schema: ask for one with schema= or json=True")
-        text = self.text
-        if self.finish_reason == "stop":
-            try:
-                return self._parse(text)
-            except ValueError as error:
-                raise IncompleteOutputError(f"the text is not complete: {error}") from error
-        raise IncompleteOutputError(
-            f"the text ended by {self.finish_reason!r} before its value was complete: raise max_tokens, or ask for less"
-        )
+        text, reason = self.text, self._request.finish_reason
+        if reason == "stop" and self._request.text is not None and not self._request.text.stopped:
+            return self._parse(text)
+        cause, advice = repr(reason), "raise max_tokens, or ask for less"
+        if reason == "stop":
+            cause, advice = "a stop string", "ask without it"
+        raise IncompleteOutputError(f"the text ended by {cause} before its value was complete: {advice}")
 
     @property
     def finish_reason(self) -> FinishReason | None:

@@ -9,10 +9,10 @@ from typing import Any
 from edgellm.errors import GrammarError
 from edgellm.structured.check import checked
 from edgellm.structured.gbnf import translate
-from edgellm.structured.grammar import HEADER, Grammar, check_text, inline_json
+from edgellm.structured.grammar import HEADER, Grammar, check_text, inline_json, nowhere
 
-# The compiler recurses through rules and parentheses; more levels than these, which are those of the longest way there
-# could be, would take more stack than a thread surely has.
+# The compiler recurses through rules and parentheses: these are the levels of the longest way there could be. A few
+# times as many would overflow the compiler's stack.
 MAX_LEVELS = 1_000
 
 _LEADING = re.compile(r"(?:\s|#[^\n]*|//[^\n]*)*")
@@ -31,8 +31,7 @@ def text_grammar(text: object) -> Grammar:
     at = _LEADING.match(source)
     start = at.end() if at else 0
     if _GBNF.match(source, start):
-        # A place in the translation would say nothing to whoever wrote GBNF.
-        return Grammar(_bounded(translate(source)) + HEADER, "grammar", locate=lambda error, probe: "")
+        return Grammar(_bounded(translate(source)) + HEADER, "grammar", locate=nowhere)
     if _LARK.match(source, start):
         return Grammar(_bounded(_with_safe_json(source)) + "\n" + HEADER, "grammar")
     found = source[start : start + 40].split("\n")[0]
