@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgellm.errors import VocabularyError
 from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.fields import Fields
 from edgellm.tokenizer.merges import encodable, read_model
@@ -62,9 +61,7 @@ class BpeTokenizer(Tokenizer):
         if self._missing and self.unk_id is None:
             data = text.encode()
             if not self._missing.isdisjoint(data) and b"".join(map(self.token_bytes, ids)) != data:
-                raise VocabularyError(
-                    f"{self._name}: the vocabulary has no token for a byte in {text[:40]!r}, and no unknown token"
-                )
+                raise self._no_tokens(text)
         return ids
 
     def _decode_piece(self, piece: bytes) -> bytes:

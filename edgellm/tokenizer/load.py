@@ -8,10 +8,15 @@ from typing import Any
 from edgellm.errors import UnsupportedModelError, VocabularyError
 from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.bpe import BpeTokenizer
+from edgellm.tokenizer.dna import HybridDnaTokenizer
 from edgellm.tokenizer.fields import PREFIX, Fields
+from edgellm.tokenizer.plamo import Plamo2Tokenizer
 from edgellm.tokenizer.pretokenizers import RULES, Rule
+from edgellm.tokenizer.rwkv import RwkvTokenizer
 from edgellm.tokenizer.spaced_bpe import SpacedBpeTokenizer
 from edgellm.tokenizer.spm import SpmTokenizer
+from edgellm.tokenizer.unigram import UnigramTokenizer
+from edgellm.tokenizer.word_bpe import WordBpeTokenizer
 from edgellm.tokenizer.wordpiece import WordPieceTokenizer
 
 _NO_VOCABULARY = (None, "no_vocab", "none")
@@ -38,6 +43,8 @@ def load_tokenizer(metadata: Mapping[str, Any], name: str = "model") -> Tokenize
 
 
 def _load_bpe(fields: Fields) -> Tokenizer:
+    if fields.text("pre") == "whitespace":
+        return WordBpeTokenizer(fields)
     rule = _read_rule(fields)
     return SpacedBpeTokenizer(fields, rule) if rule.spaces_kept else BpeTokenizer(fields, rule)
 
@@ -56,4 +63,9 @@ _KINDS: dict[str, Callable[[Fields], Tokenizer]] = {
     "gpt2": _load_bpe,
     "gemma4": lambda fields: SpacedBpeTokenizer(fields, RULES["gemma4"]),
     "bert": WordPieceTokenizer,
+    "t5": UnigramTokenizer,
+    "rwkv": RwkvTokenizer,
+    "plamo2": Plamo2Tokenizer,
+    "whitespace": WordBpeTokenizer,
+    "hybriddna": lambda fields: HybridDnaTokenizer(fields, _read_rule(fields)),
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edgellm.errors import VocabularyError
 from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.fields import Fields
 from edgellm.tokenizer.merges import encodable, read_model
@@ -52,9 +51,7 @@ class SpacedBpeTokenizer(Tokenizer):
     def _encode_text(self, text: str, fresh: bool) -> list[int]:
         ids: list[int] = self._encoder.encode(text.replace(" ", _SPACE), add_special_tokens=False).ids
         if self.unk_id is None and self.n_vocab in ids:
-            raise VocabularyError(
-                f"{self._name}: the vocabulary has no token for a character in {text[:40]!r}, and no unknown token"
-            )
+            raise self._no_tokens(text)
         return ids
 
     def _decode_piece(self, piece: bytes) -> bytes:

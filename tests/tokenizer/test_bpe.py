@@ -94,9 +94,9 @@ def test_a_leading_space_is_kept(bpe):
 
 
 def test_long_text_without_spaces_takes_linear_time(bpe):
-    start = time.perf_counter()
+    start = time.process_time()
     ids = bpe.encode("a" * 100_000)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(ids) == 100_000
 
 

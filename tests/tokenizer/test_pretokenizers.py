@@ -143,7 +143,7 @@ def test_every_name_loads_and_gives_text_back(bpe_metadata, pre):
 
 @pytest.mark.parametrize("pre", DISTINCT)
 def test_long_texts_take_linear_time(cut, pre):
-    start = time.perf_counter()
+    start = time.process_time()
     for text in ("a" * 100_000, "7" * 100_000 + "a", " " * 100_000 + "a"):
         assert "".join(cut(pre, text)) == text
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

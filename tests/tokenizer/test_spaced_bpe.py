@@ -69,9 +69,9 @@ def test_typed_control_text_stays_text(spaced):
 
 @pytest.mark.parametrize("text", ["hello" * 20_000, " " * 100_000, "🦙" * 25_000])
 def test_long_text_without_spaces_takes_linear_time(spaced, text):
-    start = time.perf_counter()
+    start = time.process_time()
     ids = spaced.encode(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert spaced.decode(ids) == text
 
 
