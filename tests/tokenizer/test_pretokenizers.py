@@ -24,7 +24,7 @@ def cut(bpe_metadata):
     def words(pre, text):
         if pre not in tokenizers:
             tokenizers[pre] = load_tokenizer(bpe_metadata(pre=pre))
-        splitter = tokenizers[pre]._encoder.pre_tokenizer
+        splitter = tokenizers[pre]._splitter
         return [text[start:end] for _, (start, end) in splitter.pre_tokenize_str(text)]
 
     return words
