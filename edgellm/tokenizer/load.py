@@ -37,9 +37,9 @@ def load_tokenizer(metadata: Mapping[str, Any], name: str = "model") -> Tokenize
     kind = fields.text("model")
     if kind in _NO_VOCABULARY:
         raise VocabularyError(f"{name}: the model has no vocabulary ({PREFIX}model is {kind or 'missing'})")
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise UnsupportedModelError(f"{name}: {PREFIX}model is {kind!r}, a kind of tokenizer EdgeLLM does not have")
-    return _KINDS[kind](fields)
+    return KINDS[kind](fields)
 
 
 def _load_bpe(fields: Fields) -> Tokenizer:
@@ -58,7 +58,8 @@ def _read_rule(fields: Fields) -> Rule:
     return RULES["default"]
 
 
-_KINDS: dict[str, Callable[[Fields], Tokenizer]] = {
+# By `tokenizer.ggml.model`.
+KINDS: dict[str, Callable[[Fields], Tokenizer]] = {
     "llama": SpmTokenizer,
     "gpt2": _load_bpe,
     "gemma4": lambda fields: SpacedBpeTokenizer(fields, RULES["gemma4"]),

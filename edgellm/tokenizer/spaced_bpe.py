@@ -6,7 +6,7 @@ Where SentencePiece vocabularies have scores, these have the merges that follow 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from edgellm.tokenizer.base import Tokenizer
@@ -18,6 +18,8 @@ from edgellm.tokenizer.vocabulary import TokenType, byte_value, read_vocabulary
 from edgellm.tokenizer.words import WordCache
 
 _SPACE = "▁"
+_LINES = re.compile(r"[^\n]+|\n+")
+_SPACED_WORDS = re.compile(f"{_SPACE}[^{_SPACE}]*")
 # A ▁ inside of a piece, where pieces are separated by NUL, after something other than ▁.
 _INNER_SPACE = re.compile(rb"\xe2\x96\x81(?<!\0\xe2\x96\x81)(?<!\xe2\x96\x81\xe2\x96\x81)")
 
@@ -41,9 +43,11 @@ class SpacedBpeTokenizer(Tokenizer):
         self._byte_ids = {byte: token for byte, token in named if byte is not None}
         self._cut = re.compile(f"(?<=[^{_SPACE}{_before_spaces(pieces)}])(?={_SPACE})")
         self._words = WordCache(self._encode_word)
+        self._space_prefix = self._spaced_words = rule.spaced_words
 
     def _encode_text(self, text: str, fresh: bool) -> list[int]:
-        ids = self._words.encode(self._cut.split(text.replace(" ", _SPACE)))
+        text = text.replace(" ", _SPACE)
+        ids = self._words.encode(_spaced_words(text) if self._spaced_words else self._cut.split(text))
         if self.unk_id in ids:
             # A run of unknown characters is one unknown token.
             ids = [token for k, token in enumerate(ids) if token != self.unk_id or ids[k - 1 : k] != [token]]
@@ -69,6 +73,14 @@ class SpacedBpeTokenizer(Tokenizer):
     def _decode_byte(self, piece: bytes) -> bytes:
         value = byte_value(piece)
         return self._decode_piece(piece) if value is None else bytes((value,))
+
+
+def _spaced_words(text: str) -> Iterator[str]:
+    for line in _LINES.findall(text):
+        if line[0] == "\n":
+            yield line
+        else:
+            yield from _SPACED_WORDS.findall(line if line[0] == _SPACE else _SPACE + line)
 
 
 def _before_spaces(pieces: Iterable[bytes]) -> str:

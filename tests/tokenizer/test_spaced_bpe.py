@@ -55,6 +55,15 @@ def test_other_files_name_the_rule(spaced_metadata, spaced):
         assert tokenizer.encode("hello  ab\n\n") == spaced.encode("hello  ab\n\n")
 
 
+def test_words_that_all_begin_with_a_space(spaced_metadata, spell):
+    tokenizer = load_tokenizer(spaced_metadata(model="gpt2", pre="mmbert"))
+    ids = tokenizer.encode("hello  hello\n\nab\n h", add_special=False)
+    assert spell(tokenizer, ids) == ["▁hello", "▁", "▁hello", "\n\n", "▁", "ab", "\n", "▁", "h"]
+    assert tokenizer.decode(ids[:3]) == "hello  hello"
+    bare = load_tokenizer(spaced_metadata(model="gpt2", pre="mmbert", add_bos_token=False))
+    assert spell(bare, bare.encode("a")) == ["▁", "a"]
+
+
 def test_decode_drops_no_real_character(spaced):
     assert spaced.decode([2, spaced.id_of('{"')]) == '{"'
     assert spaced.decode(spaced.encode(" hello")) == " hello"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from edgellm.errors import ArgumentError, ModelFormatError, UnsupportedModelError, VocabularyError
 from edgellm.tokenizer import load_tokenizer
+from edgellm.tokenizer.load import KINDS
 
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 
@@ -141,6 +145,11 @@ def test_other_kinds_are_refused_by_name(model):
     with pytest.raises(UnsupportedModelError) as caught:
         load_tokenizer({"tokenizer.ggml.model": model})
     assert repr(model) in str(caught.value)
+
+
+def test_the_page_about_tokenizers_lists_every_kind():
+    page = (Path(__file__).parents[2] / "docs" / "tokenizers.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(KINDS)
 
 
 @pytest.mark.parametrize("odd", ["", "hello", "a\0b", "<0xZZ>"])
