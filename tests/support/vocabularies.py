@@ -10,6 +10,10 @@ from typing import Any
 Metadata = dict[str, Any]
 Added = list[tuple[str, int]]
 
+EXACT = ["spm", "bpe", "spaced", "unigram", "rwkv", "plamo", "dna"]
+"""Kinds whose tiny vocabulary gives any text back as it was."""
+KINDS = [*EXACT, "wordpiece", "words"]
+
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 # In merge order: the earlier, the sooner two neighbours become this piece.

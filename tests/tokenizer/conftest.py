@@ -12,10 +12,6 @@ from tests.support import vocabularies
 
 Factory = Callable[..., dict[str, Any]]
 
-EXACT = ["spm", "bpe", "spaced", "unigram", "rwkv", "plamo", "dna"]
-"""Kinds whose tiny vocabulary gives any text back as it was."""
-KINDS = [*EXACT, "wordpiece", "words"]
-
 
 def _add_fixtures(kind: str) -> None:
     factory: Factory = getattr(vocabularies, f"{kind}_metadata")
@@ -31,18 +27,18 @@ def _add_fixtures(kind: str) -> None:
     globals().update({f"_{kind}_metadata": metadata, f"_{kind}": tokenizer})
 
 
-for _kind in KINDS:
+for _kind in vocabularies.KINDS:
     _add_fixtures(_kind)
 
 
-@pytest.fixture(scope="session", params=KINDS)
+@pytest.fixture(scope="session", params=vocabularies.KINDS)
 def any_tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     """Each of them."""
     found: Tokenizer = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(scope="session", params=EXACT)
+@pytest.fixture(scope="session", params=vocabularies.EXACT)
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     """Each that gives text back as it was."""
     found: Tokenizer = request.getfixturevalue(request.param)
