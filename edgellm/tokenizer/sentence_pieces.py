@@ -19,6 +19,8 @@ from edgellm.tokenizer.special import Specials
 from edgellm.tokenizer.vocabulary import TokenType, Vocabulary, byte_value
 
 _SPACE = "▁".encode()
+# SentencePiece's errors; UnicodeDecodeError where it cannot even be said what is wrong.
+_REFUSALS = (RuntimeError, UnicodeDecodeError)
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -49,7 +51,7 @@ class SentencePieceTokenizer(Tokenizer):
         pieces.clear()
         try:
             self._processor = _load(proto)
-        except RuntimeError:
+        except _REFUSALS:
             self._processor = self._load_mended(fields, scores)
 
     def _load_mended(self, fields: Fields, scores: npt.NDArray[np.float32]) -> Any:
@@ -58,7 +60,7 @@ class SentencePieceTokenizer(Tokenizer):
         refused = _refused(pieces)
         try:
             processor = _load(self._model_proto(pieces, scores, refused))
-        except RuntimeError as exc:
+        except _REFUSALS as exc:
             raise ModelFormatError(f"{fields.name}: SentencePiece refuses the vocabulary: {exc}") from exc
         fields.warn("tokens", f"has {len(refused)} tokens that are empty, hold NUL or repeat another; never encoded to")
         return processor

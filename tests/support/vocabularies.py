@@ -26,12 +26,13 @@ _WORD_PIECES += ["▁#", "#", "▁strasse", "▁Hello", "▁é", "ि", "▁ह"
 _UNIGRAMS = {"▁": -3.0, "▁hello": -4.0, "▁he": -5.0, "llo": -5.0, "▁user": -4.5, "hell": -5.0, "▁ab": -6.0, '{"': -6.0}
 
 
+_VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_HIDDEN = [byte for byte in range(256) if byte not in _VISIBLE]
+
+
 def byte_char(byte: int) -> str:
     """The character that byte-level vocabularies write for a byte."""
-    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    if byte in visible:
-        return chr(byte)
-    return chr(256 + [b for b in range(256) if b not in visible].index(byte))
+    return chr(byte if byte in _VISIBLE else 256 + _HIDDEN.index(byte))
 
 
 def spm_metadata(added: Added | None = None, **changes: Any) -> Metadata:

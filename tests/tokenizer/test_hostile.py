@@ -16,6 +16,7 @@ from tests.support.vocabularies import KINDS
 TEXT = " hello user\n\n é中🦙 ab<s>{\"[SEP]<dna>acgt '12345½"
 KEYS = ["tokens", "token_type", "scores", "merges", "pre", "precompiled_charsmap", "add_space_prefix"]
 KEYS += ["remove_extra_whitespaces", "normalizer.lowercase", "bos_token_id", "unknown_token_id", "add_bos_token"]
+NOT_READ_BY_ALL = ("scores", "merges", "pre")
 VALUES = [None, "", "x", 0, -1, 2**64, 1.5, float("nan"), True, [], [""], ["a"], [0], [[]], [None], {}, b"\xff"]
 
 
@@ -27,7 +28,8 @@ def use(metadata):
             with suppress(EdgeLLMError):
                 ids = tokenizer.encode(TEXT, parse_special=parse_special)
                 assert all(0 <= token < tokenizer.n_vocab for token in ids)
-        ids = range(tokenizer.n_vocab)
+        n = tokenizer.n_vocab
+        ids = [*range(min(n, 20)), *range(max(0, n - 40), n)]
         decoder = StreamDecoder(tokenizer, skip_special=False)
         assert "".join([*map(decoder.feed, ids), decoder.flush()]) == tokenizer.decode(ids, skip_special=False)
 
@@ -36,6 +38,8 @@ def use(metadata):
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_value_in_any_place(request, kind, key):
     factory = request.getfixturevalue(f"{kind}_metadata")
+    if key in NOT_READ_BY_ALL and f"tokenizer.ggml.{key}" not in factory():
+        return
     for value in VALUES:
         use(factory(**{key: value}))
 

@@ -170,6 +170,14 @@ def test_repeated_byte_tokens(spm_metadata, spm):
     assert tokenizer.decode([tokenizer.n_vocab - 1]) == "\n"
 
 
+def test_pieces_that_are_not_utf8_and_occur_twice(spm_metadata, spm):
+    metadata = spm_metadata(added=[("x", NORMAL), ("x", NORMAL)])
+    metadata["tokenizer.ggml.tokens"][-2:] = [b"\xff", b"\xff"]
+    tokenizer = load_tokenizer(metadata)
+    assert tokenizer.encode("hello") == spm.encode("hello")
+    assert "repeat another" in tokenizer.warnings[0]
+
+
 def test_pieces_that_are_not_utf8(spm_metadata, bpe_metadata):
     for metadata in (spm_metadata(), bpe_metadata()):
         for key, value in (("tokens", b"\xff\xfe"), ("token_type", USER_DEFINED), ("scores", 0.0)):
