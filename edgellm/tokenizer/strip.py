@@ -24,7 +24,9 @@ def strips_before(fields: Fields, vocabulary: Vocabulary) -> frozenset[int]:
 def strips_after(fields: Fields, vocabulary: Vocabulary) -> frozenset[int]:
     """The tokens, if any, that swallow the white space after them: Phi-3's markers."""
     name, architecture = _names(fields)
-    if architecture != "phi3" and "phi-3" not in name and "phi3" not in name:
+    # Phi 4 mini has the same architecture with another vocabulary, whose markers swallow nothing.
+    is_phi_3 = architecture == "phi3" or "phi-3" in name or "phi3" in name
+    if not is_phi_3 or fields.text("model") != "llama":
         return frozenset()
     tokens = vocabulary.ids_of_type(TokenType.CONTROL, TokenType.USER_DEFINED)
     return frozenset(token for token in tokens if vocabulary.piece(token) not in _PHI_3_KEEPS)

@@ -164,3 +164,10 @@ def test_masks_of_some_models_swallow_the_space_before_them(request, kind, chang
     text = f"hello \n{mask} user"
     assert tokenizer.encode(text, parse_special=True) == plain.encode(f"hello{mask} user", parse_special=True)
     assert tokenizer.encode(text) == plain.encode(text)
+
+
+def test_only_phi_3s_own_vocabulary_swallows_the_space_after_markers(bpe_metadata, bpe):
+    phi_4 = load_tokenizer(bpe_metadata(**{"general.architecture": "phi3"}))
+    text = "<|im_end|>\nhello"
+    assert phi_4.encode(text, parse_special=True) == bpe.encode(text, parse_special=True)
+    assert phi_4.decode(phi_4.encode(text, parse_special=True), skip_special=False) == text
