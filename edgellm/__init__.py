@@ -34,10 +34,12 @@ from edgellm.errors import (
 if TYPE_CHECKING:
     from edgellm import catalog
     from edgellm.architectures import register_architecture
+    from edgellm.chat.events import ContentDelta, ReasoningDelta, ToolCall, ToolCallDelta, ToolCallStart
     from edgellm.engine.generation import Generation
     from edgellm.engine.request import Timings, Usage
     from edgellm.info import ModelInfo
     from edgellm.model import Model
+    from edgellm.reply import Reply
     from edgellm.vocabulary import Tokenizer
 
 __version__ = "0.1.0"
@@ -47,6 +49,7 @@ __all__ = [
     "BackendError",
     "CancelledError",
     "ClosedError",
+    "ContentDelta",
     "ContextOverflowError",
     "DownloadError",
     "EdgeLLMError",
@@ -59,9 +62,14 @@ __all__ = [
     "ModelNotFoundError",
     "NumericalError",
     "OutOfMemoryError",
+    "ReasoningDelta",
+    "Reply",
     "TemplateError",
     "Timings",
     "Tokenizer",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallStart",
     "UnsupportedModelError",
     "Usage",
     "VocabularyError",
@@ -71,11 +79,17 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ContentDelta": "edgellm.chat.events",
     "Generation": "edgellm.engine.generation",
     "Model": "edgellm.model",
     "ModelInfo": "edgellm.info",
+    "ReasoningDelta": "edgellm.chat.events",
+    "Reply": "edgellm.reply",
     "Timings": "edgellm.engine.request",
     "Tokenizer": "edgellm.vocabulary",
+    "ToolCall": "edgellm.chat.events",
+    "ToolCallDelta": "edgellm.chat.events",
+    "ToolCallStart": "edgellm.chat.events",
     "Usage": "edgellm.engine.request",
     "register_architecture": "edgellm.architectures",
 }

@@ -63,6 +63,11 @@ class GenerateArguments(SamplingParams):
     json: bool = False
     choices: Sequence[str] | None = None
 
+    @property
+    def is_structured(self) -> bool:
+        """Whether the text has to follow something."""
+        return self.json or any(x is not None for x in (self.schema, self.regex, self.grammar, self.choices))
+
 
 class ChatKeywords(GenerateKeywords, total=False):
     """What `Model.chat` and `Model.explain_prompt` take besides the messages."""
@@ -74,6 +79,7 @@ class ChatKeywords(GenerateKeywords, total=False):
     enable_thinking: bool | None
     reasoning_effort: str | None
     template_args: Mapping[str, Any] | None
+    reply_format: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,7 @@ class ChatArguments(GenerateArguments):
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
     template_args: Mapping[str, Any] | None = None
+    reply_format: str | None = None
 
     def options(self) -> ChatOptions:
         """Return those that decide how the conversation is written.  Raises ArgumentError."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
 from edgellm.backends.base import KV_TYPES
+from edgellm.chat.messages import message_text
+from edgellm.chat.options import schemas_of
+from edgellm.chat.parser import ReplyParser, lead_of
+from edgellm.chat.recognise import RAW, recognise
 from edgellm.constraints import Constraints
 from edgellm.engine.generation import Generation
 from edgellm.engine.limits import Overflow, fit
@@ -21,6 +25,7 @@ from edgellm.explain import Explanation, explain
 from edgellm.keywords import ChatArguments, ChatKeywords, GenerateArguments, GenerateKeywords, accepts, settle
 from edgellm.loading import Options, load
 from edgellm.locate import locate
+from edgellm.reply import Reply
 from edgellm.sampling import Sampler
 from edgellm.structured import wanted
 from edgellm.textstream import TextStream
@@ -135,10 +140,11 @@ class Model:
             ids = self._prompts.encode(prompt, parse_special=asked.parse_special)
         else:
             ids = self._ids("prompt", prompt)
-        return self._start(ids, asked)
+        request, parse = self._request(ids, asked)
+        return Generation(request, self._engine, self, parse)
 
     @accepts(ChatArguments)
-    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Generation:
+    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Reply:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
         tools: JSON schemas of functions the model may call.
@@ -147,6 +153,8 @@ class Model:
         add_generation_prompt: begin the assistant's turn; None: unless the last message is continued.
         enable_thinking, reasoning_effort: for models that reason before they answer; others take no notice.
         template_args: further variables of the template, by name.
+        reply_format: how the model writes reasoning and calls, if the template does not show it: a name of
+            docs/tools.md, or "raw" for a text that is not taken apart.
         parse_special: let messages, tools and documents spell control tokens; otherwise they are taken as text.
 
         With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
@@ -156,12 +164,18 @@ class Model:
         asked = settle(ChatArguments, keywords)
         options = asked.options()
         _check_messages(messages)
-        prompts, dropped = self._prompts, 0
+        # What follows a grammar is an answer from its first character on.
+        name = RAW if asked.is_structured else asked.reply_format
+        format = recognise(self._prompts.template_for(options).source, name)
         if self._overflow == "shift":
-            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, options)
+            prompt = self._prompts.prepare_fitting(messages, self._info.n_ctx, options)
         else:
-            ids = prompts.encode_chat(messages, options)
-        return self._start(ids, asked, dropped=dropped)
+            prompt = self._prompts.prepare(messages, options)
+        continued = message_text(messages[-1]) if options.continue_final_message else None
+        parser = ReplyParser(format, schemas=schemas_of(options.tools), lead=lead_of(prompt.text, format, continued))
+        spelled = self._prompts.reply_tokens(format)
+        request, parse = self._request(prompt.ids, asked, dropped=prompt.dropped, spelled=spelled)
+        return Reply(request, self._engine, self, parse, parser)
 
     @accepts(ChatArguments)
     def explain_prompt(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Explanation:
@@ -175,9 +189,16 @@ class Model:
         _check_messages(messages)
         return explain(self._prompts, messages, options)
 
-    def _start(
-        self, ids: list[int], asked: GenerateArguments, constraint: Constraint | None = None, dropped: int = 0
-    ) -> Generation:
+    def _request(
+        self,
+        ids: list[int],
+        asked: GenerateArguments,
+        *,
+        constraint: Constraint | None = None,
+        dropped: int = 0,
+        spelled: frozenset[int] = frozenset(),
+    ) -> tuple[Request, Callable[[str], Any] | None]:
+        """Return a request, submitted, and what makes the value of its text."""
         parse = None
         grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
         if grammar is not None:
@@ -189,7 +210,7 @@ class Model:
         if self._prompts.has_vocabulary or stops:
             tokenizer = self._prompts.tokenizer
             after = ids[-1] if ids[-1] < tokenizer.n_vocab else None
-            text = TextStream(tokenizer, after, stops)
+            text = TextStream(tokenizer, after, stops, spelled)
             stop_ids = tokenizer.eog_ids | self._prompts.stop_ids(stops)
         request = Request(
             fitted.prompt,
@@ -205,7 +226,7 @@ class Model:
             request.finish("length")
         else:
             self._engine.submit(request)
-        return Generation(request, self._engine, self, parse)
+        return request, parse
 
     def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Return the ids of `text`; see `edgellm.Tokenizer.encode`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from edgellm.chat.events import Event, Sink, ToolCall, new_id
 from edgellm.chat.harmony import START, read_harmony
 from edgellm.chat.reader import Parse, Reader
-from edgellm.chat.recognise import ReplyFormat
+from edgellm.chat.recognise import RAW, ReplyFormat
 from edgellm.chat.tag_calls import Schemas
 
 
@@ -74,6 +74,9 @@ class ReplyParser:
 
     def _reply(self, start: bool) -> Parse[None]:
         reader, sink, format = self._reader, self._sink, self._format
+        if format.name == RAW:
+            yield from reader.rest(sink.write_content)
+            return
         if format.name == "harmony":
             yield from read_harmony(reader, sink, self._schemas is not None)
             return
@@ -139,6 +142,8 @@ class ReplyParser:
 
 def lead_of(prompt: str, format: ReplyFormat, continued: str | None) -> str:
     """What of a prompt is the beginning of the reply: opened reasoning, a mark, or all of a message to continue."""
+    if format.name == RAW:
+        return ""
     if format.name == "harmony":
         _, begun, lead = prompt.rpartition(START + "assistant")
         return lead if begun else ""

@@ -91,6 +91,10 @@ _THINKING: tuple[tuple[str, Thinking], ...] = (
 _USUAL = Thinking("<think>", "</think>")
 
 
+RAW = "raw"
+"""The format of replies that are not taken apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyFormat:
     """How one model writes its replies."""
@@ -127,8 +131,8 @@ def recognise(source: str, name: str | None = None) -> ReplyFormat:
     """
     if name is None:
         name = next((found for sign, found in _SIGNS if sign in source), "hermes")
-    elif name not in CALLS:
-        raise ArgumentError(f"reply_format must be one of {', '.join(CALLS)} or 'raw', not {name!r}")
+    elif name not in (RAW, *CALLS):
+        raise ArgumentError(f"reply_format must be one of {', '.join((RAW, *CALLS))}, not {name!r}")
     thinking = next((found for sign, found in _THINKING if sign in source), None)
     known = thinking is not None or "think>" in source
-    return ReplyFormat(name, CALLS[name], thinking or _USUAL, anywhere=known)
+    return ReplyFormat(name, CALLS.get(name, CALLS["none"]), thinking or _USUAL, anywhere=known)

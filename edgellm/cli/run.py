@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from edgellm.cli.loading import open_model
 from edgellm.cli.options import model_arguments, model_options, sampling_arguments, sampling_options
 from edgellm.cli.reply import stream
 from edgellm.cli.ui import allow_any_text, is_terminal
+
+if TYPE_CHECKING:
+    from edgellm import Generation
 
 CONTINUATION = 256
 """Tokens of a continued text unless the user says otherwise: a text, unlike a reply, may never end."""
@@ -40,6 +43,7 @@ def command(prompt: str | None, model: str | None, chat: bool, system: str | Non
     allow_any_text()
     with open_model(model, model_arguments(options)) as opened:
         arguments = sampling_arguments(options)
+        generation: Generation
         if chat or system is not None:
             messages = [{"role": "system", "content": system}] if system is not None else []
             generation = opened.chat([*messages, {"role": "user", "content": text}], **arguments)

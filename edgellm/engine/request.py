@@ -18,7 +18,8 @@ from edgellm.cache.pool import Label
 from edgellm.cache.state import NO_SLOT
 from edgellm.sampling import Sampler
 
-FinishReason = Literal["stop", "length", "cancelled"]
+FinishReason = Literal["stop", "length", "cancelled", "tool_calls"]
+"""The last one is only that of a `Reply`."""
 
 _arrivals = itertools.count()
 
