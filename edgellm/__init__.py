@@ -34,12 +34,13 @@ from edgellm.errors import (
 if TYPE_CHECKING:
     from edgellm import catalog
     from edgellm.architectures import register_architecture
-    from edgellm.chat.events import ContentDelta, ReasoningDelta, ToolCall, ToolCallDelta, ToolCallStart
+    from edgellm.chat.events import ContentDelta, ReasoningDelta, ToolCall, ToolCallDelta, ToolCallStart, ToolResult
     from edgellm.engine.generation import Generation
     from edgellm.engine.request import Timings, Usage
     from edgellm.info import ModelInfo
     from edgellm.model import Model
     from edgellm.reply import Reply
+    from edgellm.toolrun import ToolRun
     from edgellm.vocabulary import Tokenizer
 
 __version__ = "0.1.0"
@@ -70,6 +71,8 @@ __all__ = [
     "ToolCall",
     "ToolCallDelta",
     "ToolCallStart",
+    "ToolResult",
+    "ToolRun",
     "UnsupportedModelError",
     "Usage",
     "VocabularyError",
@@ -90,6 +93,8 @@ _LAZY = {
     "ToolCall": "edgellm.chat.events",
     "ToolCallDelta": "edgellm.chat.events",
     "ToolCallStart": "edgellm.chat.events",
+    "ToolResult": "edgellm.chat.events",
+    "ToolRun": "edgellm.toolrun",
     "Usage": "edgellm.engine.request",
     "register_architecture": "edgellm.architectures",
 }

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
 from edgellm.backends.base import KV_TYPES
-from edgellm.chat.messages import message_text
-from edgellm.chat.options import schemas_of
-from edgellm.chat.parser import ReplyParser, lead_of
-from edgellm.chat.recognise import RAW, recognise
+from edgellm.chatting import check_messages, prepare_turn
 from edgellm.constraints import Constraints
 from edgellm.engine.generation import Generation
 from edgellm.engine.limits import Overflow, fit
@@ -29,6 +26,7 @@ from edgellm.reply import Reply
 from edgellm.sampling import Sampler
 from edgellm.structured import wanted
 from edgellm.textstream import TextStream
+from edgellm.toolrun import ToolRun
 from edgellm.vocabulary import Tokenizer
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
 
     from edgellm.backends.base import KVType
     from edgellm.chat import ChatTemplate
+    from edgellm.chat.parser import ReplyParser
     from edgellm.info import ModelInfo
     from edgellm.sampling import Constraint
 
@@ -147,7 +146,10 @@ class Model:
     def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Reply:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
-        tools: JSON schemas of functions the model may call.
+        tools: what the model may call: functions with type annotations and a docstring, or JSON schemas.
+        tool_choice: "auto", "required", "none", or the name of the tool to call.
+        run_tools: call the functions the model asks for and let it go on, at most `max_tool_rounds` times; the result
+            is a `ToolRun`.  Otherwise `Reply.tool_calls` says what to call.
         documents: texts to answer from, as the template defines them.
         continue_final_message: go on with the last message instead of beginning a new one.
         add_generation_prompt: begin the assistant's turn; None: unless the last message is continued.
@@ -162,20 +164,23 @@ class Model:
         """
         self._engine.check_usable()
         asked = settle(ChatArguments, keywords)
-        options = asked.options()
-        _check_messages(messages)
-        # What follows a grammar is an answer from its first character on.
-        name = RAW if asked.is_structured else asked.reply_format
-        format = recognise(self._prompts.template_for(options).source, name)
-        if self._overflow == "shift":
-            prompt = self._prompts.prepare_fitting(messages, self._info.n_ctx, options)
-        else:
-            prompt = self._prompts.prepare(messages, options)
-        continued = message_text(messages[-1]) if options.continue_final_message else None
-        parser = ReplyParser(format, schemas=schemas_of(options.tools), lead=lead_of(prompt.text, format, continued))
-        spelled = self._prompts.reply_tokens(format)
-        request, parse = self._request(prompt.ids, asked, dropped=prompt.dropped, spelled=spelled)
+        rounds = integer("max_tool_rounds", asked.max_tool_rounds, 1)
+        if asked.run_tools:
+            return ToolRun(
+                lambda talk: self._answer(talk, asked)[:2], messages, self._engine, self, asked.functions(), rounds
+            )
+        request, parser, parse = self._answer(messages, asked)
         return Reply(request, self._engine, self, parse, parser)
+
+    def _answer(
+        self, messages: Sequence[Mapping[str, Any]], asked: ChatArguments
+    ) -> tuple[Request, ReplyParser, Callable[[str], Any] | None]:
+        fitting = self._info.n_ctx if self._overflow == "shift" else None
+        turn = prepare_turn(self._prompts, self._constraints, messages, asked, fitting)
+        request, parse = self._request(
+            turn.prompt.ids, asked, constraint=turn.constraint, dropped=turn.prompt.dropped, spelled=turn.spelled
+        )
+        return request, turn.parser, parse
 
     @accepts(ChatArguments)
     def explain_prompt(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Explanation:
@@ -186,7 +191,7 @@ class Model:
         """
         self._engine.check_usable()
         options = settle(ChatArguments, keywords).options()
-        _check_messages(messages)
+        check_messages(messages)
         return explain(self._prompts, messages, options)
 
     def _request(
@@ -286,8 +291,3 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model: {self._info.name}, {self._info.quantization}, n_ctx={self._info.n_ctx}>"
-
-
-def _check_messages(messages: object) -> None:
-    if not isinstance(messages, (str, bytes)) and isinstance(messages, Sequence) and not messages:
-        raise ArgumentError("messages is empty: give at least one message")

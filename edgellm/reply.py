@@ -71,7 +71,7 @@ class Reply(Generation):
         try:
             self._read(await super().__anext__())
         except StopAsyncIteration:
-            return self._finish()
+            return await self._finish_async()
         return True
 
     def _read(self, chunk: str) -> None:
@@ -84,6 +84,9 @@ class Reply(Generation):
         self._ended = True
         self._seen += self._parser.finish()
         return True
+
+    async def _finish_async(self) -> bool:
+        return self._finish()
 
     def _wait_for_end(self) -> None:
         while self._pull():
@@ -129,7 +132,11 @@ class Reply(Generation):
     @property
     def message(self) -> dict[str, Any]:
         """The reply as a message, to be put behind those it answers.  Waits for the end."""
-        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        self._wait_for_end()
+        return self._parsed_message()
+
+    def _parsed_message(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": self._parser.content}
         if self._parser.reasoning:
             message["reasoning_content"] = self._parser.reasoning
         if self._parser.calls:

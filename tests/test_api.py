@@ -37,6 +37,8 @@ PUBLIC = [
     "ToolCall",
     "ToolCallDelta",
     "ToolCallStart",
+    "ToolResult",
+    "ToolRun",
     "UnsupportedModelError",
     "Usage",
     "VocabularyError",

@@ -43,7 +43,17 @@ class ToolCallDelta:
     arguments: str
 
 
-Event = ReasoningDelta | ContentDelta | ToolCallStart | ToolCallDelta
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool returned; only where tools are run for the model."""
+
+    index: int
+    id: str
+    name: str
+    text: str
+
+
+Event = ReasoningDelta | ContentDelta | ToolCallStart | ToolCallDelta | ToolResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,63 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import edgellm
 from edgellm.chat.events import ContentDelta, ReasoningDelta, ToolCallDelta, ToolCallStart
-from tests.support.fake import FakeBackend, script
-from tests.support.tiny import CHATML, CONTROL, EOS, vocabulary, write_tiny
+from tests.support.talk import ASK, OPENING, TEMPLATE, Say
 
-ASK = [{"role": "user", "content": "hello"}]
-TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-TEMPLATE = CHATML + "{# <tool_call> <think> #}"
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in "fg"]
 TWO = (
-    "<think>Hm, well.</think> I look.<tool_call>{'name': 'f', 'arguments': {'a': 1}}</tool_call>"
-    "<tool_call>{'name': 'g', 'arguments': {}}</tool_call>"
-).replace("'", '"')
-
-Say = Callable[..., edgellm.Model]
-
-
-def with_controls(*pieces: str) -> dict[str, Any]:
-    """The metadata of a vocabulary with more control tokens."""
-    metadata = vocabulary(['"'], add_bos_token=False)
-    for piece in pieces:
-        metadata["tokenizer.ggml.tokens"].append(piece)
-        metadata["tokenizer.ggml.token_type"].append(CONTROL)
-        metadata["tokenizer.ggml.scores"].append(0.0)
-    return metadata
-
-
-@pytest.fixture
-def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Say]:
-    """A factory of models that reply with a text, in which control tokens may be spelled, and then end."""
-    opened = []
-
-    def make(text: str, template: str = TEMPLATE, end: bool = True, **arguments: Any) -> edgellm.Model:
-        path = tmp_path / f"{len(opened)}.gguf"
-        vocab = with_controls("<tool_call>", "</tool_call>", "<other>")
-        write_tiny(path, vocab=vocab, tokenizer__chat_template=template, llama__context_length=4096)
-        backend = FakeBackend(lambda history: 0)
-        monkeypatch.setattr("edgellm.loading.get_backend", lambda name: backend)
-        model = edgellm.Model(path, n_ctx=2048, **arguments)
-        opened.append(model)
-        ids = model.tokenize(text, add_special=False, parse_special=True) + [EOS] * end
-        prompt = len(model.explain_prompt(ASK, tools=[TOOL]).ids)
-        backend.rule = backend.executable.rule = script(ids, prompt)
-        return model
-
-    yield make
-    for model in opened:
-        model.close()
+    '<think>Hm, well.</think> I look.<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    '<tool_call>\n{"name": "g", "arguments": {}}\n</tool_call>'
+)
 
 
 def test_the_parts_of_a_reply(say: Say) -> None:
-    reply = say(TWO).chat(ASK, tools=[TOOL])
+    reply = say(TWO).chat(ASK, tools=TOOLS)
     assert reply.reasoning == "Hm, well."
     assert reply.text == reply.content == "I look."
     assert [(call.name, call.arguments) for call in reply.tool_calls] == [("f", {"a": 1}), ("g", {})]
@@ -70,7 +29,7 @@ def test_the_parts_of_a_reply(say: Say) -> None:
 
 
 def test_two_calls_streamed(say: Say) -> None:
-    events = list(say(TWO).chat(ASK, tools=[TOOL]).events())
+    events = list(say(TWO).chat(ASK, tools=TOOLS).events())
     assert "".join(e.text for e in events if isinstance(e, ReasoningDelta)) == "Hm, well."
     assert "".join(e.text for e in events if isinstance(e, ContentDelta)) == "I look."
     calls = [e for e in events if isinstance(e, ToolCallStart | ToolCallDelta)]
@@ -87,12 +46,12 @@ def test_two_calls_streamed(say: Say) -> None:
 
 def test_chunks_are_the_answer_alone_and_every_way_to_read_agrees(say: Say) -> None:
     model = say(TWO)
-    reply = model.chat(ASK, tools=[TOOL])
+    reply = model.chat(ASK, tools=TOOLS)
     chunks = list(reply)
     assert "".join(chunks) == reply.text == "I look."
     assert list(reply) == []
     assert len(list(reply.events())) == len(list(reply.events())) > len(chunks)
-    half = model.chat(ASK, tools=[TOOL])
+    half = model.chat(ASK, tools=TOOLS)
     first = next(half)
     assert first + "".join(half) == "I look."
 
@@ -101,8 +60,8 @@ def test_asyncio(say: Say) -> None:
     model = say(TWO)
 
     async def read() -> tuple[str, int]:
-        chunks = [chunk async for chunk in model.chat(ASK, tools=[TOOL])]
-        events = [event async for event in model.chat(ASK, tools=[TOOL]).events()]
+        chunks = [chunk async for chunk in model.chat(ASK, tools=TOOLS)]
+        events = [event async for event in model.chat(ASK, tools=TOOLS).events()]
         return "".join(chunks), sum(isinstance(event, ToolCallStart) for event in events)
 
     assert asyncio.run(read()) == ("I look.", 2)
@@ -110,7 +69,7 @@ def test_asyncio(say: Say) -> None:
 
 def test_the_message_goes_behind_those_it_answers(say: Say) -> None:
     model = say(TWO)
-    message = model.chat(ASK, tools=[TOOL]).message
+    message = model.chat(ASK, tools=TOOLS).message
     assert message["role"] == "assistant"
     assert message["content"] == "I look."
     assert message["reasoning_content"] == "Hm, well."
@@ -128,7 +87,7 @@ def test_without_tools_nothing_is_a_call_and_control_tokens_of_no_meaning_stay_h
 
 
 def test_a_plain_reply_is_as_it_was_written(say: Say) -> None:
-    reply = say(" Well,\n\n  hello.\n").chat(ASK, tools=[TOOL])
+    reply = say(" Well,\n\n  hello.\n").chat(ASK, tools=TOOLS)
     assert "".join(reply) == " Well,\n\n  hello.\n"
     assert (reply.reasoning, reply.tool_calls) == ("", ())
     assert "reasoning_content" not in reply.message
@@ -136,31 +95,32 @@ def test_a_plain_reply_is_as_it_was_written(say: Say) -> None:
 
 
 def test_reasoning_that_the_template_opens(say: Say) -> None:
-    model = say("so</think>Yes.", TEMPLATE.replace("assistant\n{%", "assistant\n<think>\n{%"))
-    reply = model.chat(ASK, tools=[TOOL])
+    opening = OPENING + "<think>\n"
+    model = say("so</think>Yes.", template=TEMPLATE.replace(OPENING, opening), opening=opening)
+    reply = model.chat(ASK, tools=TOOLS)
     assert (reply.reasoning, reply.text, reply.stopped_thinking) == ("so", "Yes.", True)
 
 
 def test_reasoning_without_an_end_is_no_answer_and_says_so(say: Say) -> None:
-    reply = say("<think>I wonder", end=False).chat(ASK, tools=[TOOL], max_tokens=12)
+    reply = say("<think>I wonder", end=False).chat(ASK, tools=TOOLS, max_tokens=12)
     assert (reply.text, reply.finish_reason, reply.stopped_thinking) == ("", "length", False)
     assert reply.reasoning.startswith("I won")
 
 
 def test_raw_replies_are_not_taken_apart(say: Say) -> None:
-    reply = say(TWO).chat(ASK, tools=[TOOL], reply_format="raw")
+    reply = say(TWO).chat(ASK, tools=TOOLS, reply_format="raw")
     assert (reply.text, reply.reasoning, reply.tool_calls) == (TWO, "", ())
 
 
 def test_a_format_can_be_named(say: Say) -> None:
-    reply = say('[TOOL_CALLS]f[ARGS]{"a": 2}').chat(ASK, tools=[TOOL], reply_format="mistral")
+    reply = say('[TOOL_CALLS][{"name": "f", "arguments": {"a": 2}}]').chat(ASK, tools=TOOLS, reply_format="mistral")
     assert reply.tool_calls[0].arguments == {"a": 2}
     with pytest.raises(edgellm.ArgumentError, match="reply_format"):
         say("x").chat(ASK, reply_format="mistrall")
 
 
 def test_a_call_cut_off_says_so(say: Say) -> None:
-    reply = say(TWO).chat(ASK, tools=[TOOL], max_tokens=len("<think>Hm, well.</think> I look.") + 30)
+    reply = say(TWO).chat(ASK, tools=TOOLS, max_tokens=len("<think>Hm, well.</think> I look.") + 30)
     (call,) = reply.tool_calls
     assert (call.name, call.complete, call.arguments) == ("f", False, {})
     assert reply.finish_reason == "length"
@@ -168,9 +128,9 @@ def test_a_call_cut_off_says_so(say: Say) -> None:
 
 def test_stops_and_cancelling_are_those_of_any_generation(say: Say) -> None:
     model = say("abc def")
-    reply = model.chat(ASK, tools=[TOOL], stop="d")
+    reply = model.chat(ASK, tools=TOOLS, stop="d")
     assert (reply.text, reply.finish_reason) == ("abc ", "stop")
-    reply = model.chat(ASK, tools=[TOOL])
+    reply = model.chat(ASK, tools=TOOLS)
     reply.cancel()
     assert reply.text in ("abc def", "abc de"[: len(reply.text)])
 
@@ -182,7 +142,7 @@ def test_an_error_is_raised_by_everything_that_waits(say: Say) -> None:
         raise edgellm.BackendError("broken")
 
     model._engine._executable.fail = fail  # type: ignore[attr-defined]
-    reply = model.chat(ASK, tools=[TOOL])
+    reply = model.chat(ASK, tools=TOOLS)
     for read in (lambda: reply.text, lambda: reply.tool_calls, lambda: list(reply.events()), lambda: next(reply)):
         with pytest.raises(edgellm.EdgeLLMError, match="broken"):
             read()
