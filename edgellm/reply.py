@@ -136,7 +136,9 @@ class Reply(Generation):
         return self._parsed_message()
 
     def _parsed_message(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": self._parser.content}
+        # A message that only calls has no content, rather than empty content: templates tell these apart.
+        content = self._parser.content or (None if self._parser.calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content}
         if self._parser.reasoning:
             message["reasoning_content"] = self._parser.reasoning
         if self._parser.calls:

@@ -89,12 +89,14 @@ def test_most_templates_write_calls() -> None:
 
 @pytest.mark.parametrize("path", WRITING, ids=lambda path: path.stem)
 def test_a_call_is_read_back(path: Path) -> None:
-    check(path, {"role": "assistant", "content": "", "tool_calls": [call("one", ARGUMENTS, 1)]})
+    check(path, {"role": "assistant", "content": None, "tool_calls": [call("one", ARGUMENTS, 1)]})
 
 
 @pytest.mark.parametrize("path", WRITING, ids=lambda path: path.stem)
 def test_two_calls_words_and_thoughts_are_read_back(path: Path) -> None:
     calls = [call("one", ARGUMENTS, 1), call("two", {}, 2)]
+    if path.stem == "deepseek-ai-DeepSeek-R1-Distill-Llama-8B":
+        pytest.skip("it writes either words or calls")
     calls = calls[:1] if path.stem.startswith(WRITE_ONE_CALL) else calls
     message = {"role": "assistant", "content": "CONTENT", "tool_calls": calls}
     if not path.stem.startswith("openai-gpt-oss"):

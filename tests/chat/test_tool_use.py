@@ -208,7 +208,7 @@ def test_nothing_runs_before_someone_waits_or_after_a_cancel(say: Say) -> None:
 def test_several_calls_of_a_round_run_in_order(say: Say) -> None:
     run = say(call("add", a=1) + "\n" + call("add", a=2), "Ok.").chat(ASK, tools=[add], run_tools=True)
     assert run.text == "Ok."
-    assert [message["content"] for message in run.messages] == ["", "2", "3", "Ok."]
+    assert [message["content"] for message in run.messages] == [None, "2", "3", "Ok."]
     ids = [made["id"] for made in run.messages[0]["tool_calls"]]
     assert ids == [message["tool_call_id"] for message in run.messages[1:3]]
     assert len(set(ids)) == 2
