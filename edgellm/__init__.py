@@ -35,10 +35,13 @@ from edgellm.errors import (
 if TYPE_CHECKING:
     from edgellm import catalog
     from edgellm.architectures import register_architecture
+    from edgellm.chat.events import ContentDelta, ReasoningDelta, ToolCall, ToolCallDelta, ToolCallStart, ToolResult
     from edgellm.engine.generation import Generation
     from edgellm.engine.request import Timings, Usage
     from edgellm.info import ModelInfo
     from edgellm.model import Model
+    from edgellm.reply import Reply
+    from edgellm.toolrun import ToolRun
     from edgellm.vocabulary import Tokenizer
 
 __version__ = "0.1.0"
@@ -49,6 +52,7 @@ __all__ = [
     "CallbackError",
     "CancelledError",
     "ClosedError",
+    "ContentDelta",
     "ContextOverflowError",
     "DownloadError",
     "EdgeLLMError",
@@ -61,9 +65,16 @@ __all__ = [
     "ModelNotFoundError",
     "NumericalError",
     "OutOfMemoryError",
+    "ReasoningDelta",
+    "Reply",
     "TemplateError",
     "Timings",
     "Tokenizer",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallStart",
+    "ToolResult",
+    "ToolRun",
     "UnsupportedModelError",
     "Usage",
     "VocabularyError",
@@ -73,11 +84,19 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ContentDelta": "edgellm.chat.events",
     "Generation": "edgellm.engine.generation",
     "Model": "edgellm.model",
     "ModelInfo": "edgellm.info",
+    "ReasoningDelta": "edgellm.chat.events",
+    "Reply": "edgellm.reply",
     "Timings": "edgellm.engine.request",
     "Tokenizer": "edgellm.vocabulary",
+    "ToolCall": "edgellm.chat.events",
+    "ToolCallDelta": "edgellm.chat.events",
+    "ToolCallStart": "edgellm.chat.events",
+    "ToolResult": "edgellm.chat.events",
+    "ToolRun": "edgellm.toolrun",
     "Usage": "edgellm.engine.request",
     "register_architecture": "edgellm.architectures",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from edgellm.cli.options import model_arguments, model_options, sampling_argumen
 from edgellm.cli.reply import stream
 from edgellm.cli.structured import structured_arguments, structured_options
 from edgellm.cli.ui import allow_any_text, is_terminal
+
+if TYPE_CHECKING:
+    from edgellm import Generation
 
 CONTINUATION = 256
 """Tokens of a continued text unless the user says otherwise: a text, unlike a reply, may never end."""
@@ -47,6 +50,7 @@ def command(prompt: str | None, model: str | None, chat: bool, system: str | Non
     allow_any_text()
     with open_model(model, model_arguments(options)) as opened:
         arguments = {**sampling_arguments(options), **shape}
+        generation: Generation
         if chat or system is not None:
             messages = [{"role": "system", "content": system}] if system is not None else []
             generation = opened.chat([*messages, {"role": "user", "content": text}], **arguments)

@@ -191,7 +191,7 @@ class Generation:
 
     def __repr__(self) -> str:
         state = self._request.finish_reason or ("failed" if self._request.error else "running")
-        return f"<Generation: {state}, {len(self._request.completion)} tokens>"
+        return f"<{type(self).__name__}: {state}, {len(self._request.completion)} tokens>"
 
 
 def _waker(loop: asyncio.AbstractEventLoop, ready: asyncio.Event) -> Callable[[], None]:

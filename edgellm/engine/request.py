@@ -19,7 +19,8 @@ from edgellm.cache.state import NO_SLOT
 from edgellm.engine.scoring import PromptLogprobs, Scoring
 from edgellm.sampling import Sampler, TokenLogprobs
 
-FinishReason = Literal["stop", "length", "cancelled"]
+FinishReason = Literal["stop", "length", "cancelled", "tool_calls"]
+"""The last one is only that of a `Reply`."""
 
 _arrivals = itertools.count()
 
