@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 _KEPT = 32
-_STACK = 16 * 1024 * 1024
+_STACK = 64 * 1024 * 1024  # of address space; memory only where it is used
 _stack_size = threading.Lock()
 
 Result = TypeVar("Result")

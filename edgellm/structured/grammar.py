@@ -139,4 +139,5 @@ def inline_json(schema: Any) -> str:
     """A schema as a Lark expression."""
     if isinstance(schema, bool):
         schema = {} if schema else {"anyOf": []}
-    return "%json " + json.dumps({**schema, "x-guidance": {"whitespace_pattern": WHITE_SPACE}}, ensure_ascii=False)
+    # In ASCII, because half of a surrogate pair could not be handed over: the compiler is to refuse it.
+    return "%json " + json.dumps({**schema, "x-guidance": {"whitespace_pattern": WHITE_SPACE}})

@@ -20,7 +20,7 @@ _GBNF = re.compile(r"[A-Za-z0-9_-]+\s*::=")
 _LARK = re.compile(r"%|[?!]?[A-Za-z_][A-Za-z0-9_-]*[^:\n]*:(?!:=)")
 _TOKEN = re.compile(
     r"""(?P<text>"(?:[^"\\\n]|\\.)*"|/(?!/)(?:[^/\\\n]|\\.)+/[imslux]*)|(?P<comment>//[^\n]*|\#[^\n]*)|(?P<json>%json)"""
-    r"|(?P<rule>^[ \t]*[?!]?[A-Za-z_][\w-]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|[^\"/#%()\[\]{}\n]+|.|\n",
+    r"|(?P<rule>^[^\S\n]*[?!]?[A-Za-z_][\w-]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|[^\"/#%()\[\]{}\n]+|.|\n",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -46,9 +46,10 @@ def _bounded(source: str) -> str:
     """The grammar, if the compiler can take it. Raises GrammarError."""
     levels = depth = deepest = 0
     for token in _TOKEN.finditer(source):
-        if token.lastgroup == "rule" and depth == 0:
+        # Whatever begins a line may be a rule: better to count too many than too few.
+        if token.lastgroup == "rule":
             levels += 1 + deepest
-            deepest = 0
+            depth = deepest = 0
         elif token.lastgroup == "open":
             depth += 1
             deepest = max(deepest, depth)

@@ -41,13 +41,8 @@ class TokenTable:
 
     @property
     def n_words(self) -> int:
-        """Length of a mask."""
-        return len(self.no_tokens)
-
-    @cached_property
-    def no_tokens(self) -> Mask:
-        """The mask that allows nothing; one bit is there for an end of our own, see `build_tokenizer`."""
-        return np.zeros((max(self.n_vocab, len(self.texts)) + 1 + 31) // 32, np.uint32)
+        """Length of a mask; it has a bit more than there are tokens, for an end of our own (see `build_tokenizer`)."""
+        return max(self.n_vocab, len(self.texts)) // 32 + 1
 
     def mask_of(self, ids: Sequence[int]) -> Mask:
         """The mask that allows `ids`."""

@@ -125,6 +125,8 @@ def test_a_schema_may_contain_itself_where_it_can_end(schema):
          r"no text that ends .* \$\.\$defs\.n requires itself"),
         (False, r"schema"),
         ({"type": "object", "required": ["a"], "additionalProperties": False}, r"required property 'a'"),
+        ({"const": "\ud800"}, r"schema at \$"),
+        ({"properties": {"\ud800": {}}}, r"schema at \$"),
         ({"const": float("nan")}, r"not JSON"),
         ({"const": {1, 2}}, r"not JSON"),
         ("{", r"schema is not JSON"),
