@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
@@ -155,7 +156,7 @@ class Model:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
         tools: what the model may call: functions with type annotations and a docstring, or JSON schemas.
-        tool_choice: "auto", "required", "none", or the name of the tool to call.
+        tool_choice: "auto", "required", "none", or the name of the tool to call, once.
         run_tools: call the functions the model asks for and let it go on, at most `max_tool_rounds` times; the result
             is a `ToolRun`.  Otherwise `Reply.tool_calls` says what to call.
         documents: texts to answer from, as the template defines them.
@@ -174,9 +175,12 @@ class Model:
         asked = settle(ChatArguments, keywords)
         rounds = integer("max_tool_rounds", asked.max_tool_rounds, 1)
         if asked.run_tools:
+            # A call that was demanded has been made in the first round.
+            later = replace(asked, tool_choice=None)
             return ToolRun(
-                lambda talk: self._turn(talk, asked), messages, self._engine, self, asked.functions(), rounds
-            )
+                lambda talk: self._turn(talk, asked if len(talk) == len(messages) else later),
+                messages, self._engine, self, asked.functions(), rounds,
+            )  # fmt: skip
         request, turn = self._turn(messages, asked)
         return Reply(request, self._engine, self, turn.parse, turn.parser)
 
