@@ -69,7 +69,7 @@ def prepare_turn(
             prompt = prompts.extended(prompt, harmony.ANSWER)
         return _structured(prompts, constraints, prompt, format, grammar, asked, continued)
     lead = lead_of(prompt.text, format, continued)
-    thinks = lead.startswith(format.thinking.open) or (format.anywhere and asked.enable_thinking is not False)
+    thinks = lead.lstrip().startswith(format.thinking.open) or (format.anywhere and asked.enable_thinking is not False)
     return Turn(
         prompt,
         ReplyParser(format, schemas=schemas_of(options.tools), lead=lead),
@@ -89,7 +89,7 @@ def _structured(
 ) -> Turn:
     """A turn whose answer follows a grammar.  The model may reason first, if it is one that does."""
     lead = lead_of(prompt.text, format, continued)
-    opened = lead.startswith(format.thinking.open)
+    opened = lead.lstrip().startswith(format.thinking.open)
     full = None
     if format.name != RAW and (opened or (not lead and format.anywhere and asked.enable_thinking is not False)):
         full = after_reasoning(grammar, format, prompts.tokenizer, opened=opened)
