@@ -69,7 +69,8 @@ def prepare_turn(
             prompt = prompts.extended(prompt, harmony.ANSWER)
         return _structured(prompts, constraints, prompt, format, grammar, asked, continued)
     lead = lead_of(prompt.text, format, continued)
-    thinks = lead.lstrip().startswith(format.thinking.open) or (format.anywhere and asked.enable_thinking is not False)
+    may_think = (format.anywhere and asked.enable_thinking is not False) or format.name == "harmony"
+    thinks = may_think or lead.lstrip().startswith(format.thinking.open)
     return Turn(
         prompt,
         ReplyParser(format, schemas=schemas_of(options.tools), lead=lead),

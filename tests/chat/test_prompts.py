@@ -141,3 +141,12 @@ def test_wrong_arguments_are_named(wrong):
 def test_values_no_template_can_take_are_refused():
     with pytest.raises(TemplateError, match="mood holds a object"):
         text(prompts(), [ASK], template_args={"mood": object()})
+
+
+def test_values_nested_endlessly_are_a_typed_error():
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    for given in ({"documents": [{"a": deep}]}, {"template_args": {"a": deep}}):
+        with pytest.raises(TemplateError, match="nested deeper"):
+            text(prompts(), [{"role": "user", "content": "</s>"}], **given)
