@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from edgellm.chat.limits import MAX_NESTING
+
 T = TypeVar("T")
 
-MAX_NESTING = 500
-"""Deeper values are refused by templates anyway."""
 
 PRIVATE = range(0xE000, 0xF900)
 """Unicode's private use characters, which no template trims, tests or changes the case of."""
@@ -77,10 +77,11 @@ def strings(value: Any, nesting: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif nesting > MAX_NESTING:
-        return
+        return  # the template will refuse it
     elif isinstance(value, Mapping):
-        for pair in value.items():
-            yield from strings(pair, nesting + 1)
+        for key, item in value.items():
+            yield from strings(key, nesting + 1)
+            yield from strings(item, nesting + 1)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for item in value:
             yield from strings(item, nesting + 1)
