@@ -164,6 +164,7 @@ class Model:
         add_generation_prompt: begin the assistant's turn; None: unless the last message is continued.
         enable_thinking, reasoning_effort: for models that reason before they answer; others take no notice.
         template_args: further variables of the template, by name.
+        chat_template: the text of a Jinja template to use in the place of the file's.
         reply_format: how the model writes reasoning and calls, if the template does not show it: a name of
             docs/tools.md, or "raw" for a text that is not taken apart.
         parse_special: let messages, tools and documents spell control tokens; otherwise they are taken as text.
