@@ -87,6 +87,7 @@ typedef struct {
     int32_t rope;          /* how stored keys were rotated, or -1 */
     int32_t offset;        /* values of a head before those that the rope turns */
     int32_t chunked;       /* windows begin anew at multiples of their size */
+    int32_t both;          /* queries see what follows in their step, too; window / 2 to both sides */
 } edge_state;
 
 /* What an op remembers of a sequence: float32 [d0][d1][d2]. */
@@ -111,6 +112,7 @@ typedef struct {
     int32_t n_ops, n_weights, n_slots, n_states, n_ropes, n_groups;
     int32_t n_recurrent, n_sequences; /* sequences whose recurrent states there is room for */
     int32_t max_rows, n_vocab, kv_type;
+    int32_t embedding; /* the op that makes the wanted rows' embeddings, or -1 */
 } edge_model;
 
 typedef struct {
@@ -124,10 +126,11 @@ typedef struct {
     const int64_t *table_starts; /* [n_segments * n_groups + 1] */
     const int32_t *wanted;       /* [n_wanted] ascending rows */
     const int32_t *slots;        /* [n_segments] of the recurrent states; NULL where there are none */
-    float *logits;               /* [n_wanted][n_vocab] */
+    float *logits;               /* [n_wanted][n_vocab], or the embeddings */
     int64_t n_tables;
     int32_t n_rows, n_segments, n_wanted;
     int32_t threads;
+    int32_t embed; /* stop after the op that makes the embeddings, and return them */
 } edge_batch;
 
 typedef struct edge_exec edge_exec;

@@ -77,6 +77,7 @@ static int check_parts(const checker *c) {
                  s->head_dim_v > 0 && s->head_dim_v <= 1 << 14,
              "state %d has a bad shape", i);
         NEED(in(s->group, m->n_groups) && s->window >= 0, "state %d has no such group or window", i);
+        NEED(in(s->both, 2) && !(s->both && s->chunked), "state %d sees both sides of chunks", i);
         NEED(s->rope == -1 || (in(s->rope, m->n_ropes) && in(s->offset, s->head_dim) &&
                                m->ropes[s->rope].n_rot <= s->head_dim - s->offset),
              "state %d has no such rope", i);
@@ -310,6 +311,23 @@ static int check_op(const checker *c, int i) {
     return EDGE_OK;
 }
 
+/* A step that ends with the embeddings has no room for logits. */
+static int check_embedding(const checker *c) {
+    const edge_model *m = c->m;
+    NEED(m->embedding >= -1 && m->embedding < m->n_ops, "there is no op %d to make the embeddings", m->embedding);
+    for (int i = 0; i <= m->embedding; i++) {
+        const edge_op *op = &m->ops[i];
+        NEED(op->out != EDGE_LOGITS && op->a != EDGE_LOGITS && op->b != EDGE_LOGITS && op->c != EDGE_LOGITS,
+             "op %d: logits before the embeddings", i);
+    }
+    if (m->embedding >= 0) {
+        const edge_op *op = &m->ops[m->embedding];
+        NEED(op->flags & EDGE_FLAG_WANTED && op->kind != EDGE_OP_QUANTIZE && op->kind != EDGE_OP_GATHER,
+             "op %d does not make embeddings", m->embedding);
+    }
+    return EDGE_OK;
+}
+
 int edge_check_weight(const edge_weight *w, const edge_kernels *k, char *message, size_t size) {
     edge_model m = {.weights = w, .n_weights = 1};
     checker c = {&m, k, message, size};
@@ -333,7 +351,7 @@ int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, 
         int floats = w->type == EDGE_F32 || w->type == EDGE_F16 || w->type == EDGE_BF16;
         if (!floats && quantized != w->n_in) rc = fail(&c, "op %d: its input was not quantized before", i);
     }
-    return rc;
+    return rc ? rc : check_embedding(&c);
 }
 
 int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size) {
@@ -341,6 +359,7 @@ int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, siz
     checker checking = {m, e->kernels, message, size}, *c = &checking;
     NEED(b->n_rows > 0 && b->n_rows <= m->max_rows, "a step has %d rows, at most %d are possible", b->n_rows,
          m->max_rows);
+    NEED(!b->embed || m->embedding >= 0, "the model makes no embeddings");
     NEED(b->threads > 0 && b->threads <= EDGE_MAX_THREADS, "threads is %d", b->threads);
     NEED(b->n_wanted >= 0 && b->n_wanted <= b->n_rows, "%d rows are wanted of %d", b->n_wanted, b->n_rows);
     for (int i = 0; i < b->n_rows; i++)

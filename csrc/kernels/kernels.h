@@ -63,6 +63,7 @@ typedef struct {
     float scale, softcap;  /* softcap 0: none */
     int cold;              /* worth prefetching */
     const float *slopes;   /* of each query of a call: by how much its scores fall per position; NULL: none */
+    const int *at;         /* the position of each query of a call; read where there are slopes */
 } edge_kv;
 
 /* A router: how many experts there are, how many a row uses, from how many of how many equal groups. */

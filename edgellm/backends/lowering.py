@@ -49,7 +49,7 @@ OP = np.dtype(
 
 STATE = np.dtype(
     [(name, np.int32) for name in ("n_head_kv", "head_dim", "head_dim_v", "group")]
-    + [(name, np.int32) for name in ("window", "rope", "offset", "chunked")]
+    + [(name, np.int32) for name in ("window", "rope", "offset", "chunked", "both")]
 )
 """edge_state."""
 
@@ -100,6 +100,8 @@ class Lowered:
     states: npt.NDArray[Any]
     recurrent: npt.NDArray[np.int32]
     ropes: list[tuple[npt.NDArray[np.float64], int, float]]
+    embedding: int
+    """Index in `ops` of the one that makes the embeddings, or -1."""
 
 
 def lower(program: Program, weights: Mapping[str, Weight]) -> Lowered:
@@ -113,6 +115,7 @@ class _Lowering:
     weights: Mapping[str, Weight]
     rows: list[dict[str, Any]] = field(default_factory=list)
     ropes: dict[RopeSpec, int] = field(default_factory=dict)
+    embedding: int = -1
 
     def run(self) -> Lowered:
         program = self.program
@@ -130,6 +133,8 @@ class _Lowering:
             # What follows may run at the same time only if it reads the same value, as it lies there now.
             together = bool(needs) and (follows == needs or (isinstance(op, MatMul) and follows == (FLOATS, op.x)))
             self._emit(op, NO_WAIT if together else 0)
+            if op.out == program.embedding:
+                self.embedding = len(self.rows) - 1
             if self.plan.slots[op.out] in [self.plan.slots[name] for name in held[1:3]]:
                 held = ()
         return Lowered(
@@ -139,6 +144,7 @@ class _Lowering:
             self._array(self._states(), STATE),
             np.array([(*s.shape, 1)[:3] for s in program.recurrent.values()], np.int32).reshape(-1, 3),
             [self._rope_row(spec) for spec in self.ropes],
+            self.embedding,
         )
 
     def _input_of(self, op: Op) -> tuple[Any, ...]:
@@ -164,8 +170,9 @@ class _Lowering:
         table, vector = self.table, self.table.vector
         match op:
             case Embed(weight=weight, by=by):
-                row["weight"] = table.matrix(weight)
-                row["flags"] |= POSITION if by == "position" else 0
+                # The one row of a shorter table is that of every position.
+                row["weight"] = table.matrix(weight, slice(0, 1) if by == "first" else None)
+                row["flags"] |= 0 if by == "token" else POSITION
             case MatMul(x=x, weight=weight, bias=bias, scale=scale, scaled_bias=scaled_bias, first=first):
                 rows = slice(first, first + row["width"])
                 row |= {"a": self._slot(x), "weight": table.matrix(weight, rows)}
@@ -291,6 +298,7 @@ class _Lowering:
                 "rope": -1 if s.rope is None else self._rope(s.rope),
                 "offset": 0 if s.rope is None else s.rope.offset,
                 "chunked": int(s.chunked),
+                "both": int(not s.causal),
             }
             for s in self.program.states.values()
         ]

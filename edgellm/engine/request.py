@@ -71,6 +71,16 @@ class Timings:
     """Tokens per second after the first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The embeddings that a request asks for."""
+
+    rows: range
+    """Of the prompt."""
+    out: npt.NDArray[np.float32]
+    """Where they are to go: ``[len(rows), width]``."""
+
+
 class Request:
     """The engine's record of one sequence.
 
@@ -87,8 +97,9 @@ class Request:
         text: TextOutput | None = None,
         stop_ids: frozenset[int] = frozenset(),
         logits: npt.NDArray[np.float32] | None = None,
+        vectors: Vectors | None = None,
     ) -> None:
-        """`max_tokens` None is no limit; `logits` asks for those of every prompt row instead of tokens."""
+        """`max_tokens` None is no limit; `logits` and `vectors` ask for these of prompt rows instead of tokens."""
         self.arrival = next(_arrivals)
         self.n_prompt = len(prompt)
         """Tokens the caller gave; `tokens` begins with fewer where the context was too short for them."""
@@ -97,6 +108,7 @@ class Request:
         self.text = text
         self.stop_ids = stop_ids
         self.logits = logits
+        self.vectors = vectors
 
         self.tokens = list(prompt)
         """The sequence as its keys and values lie in the cache: `dropped` tokens after the sinks are gone."""
@@ -132,6 +144,11 @@ class Request:
         self.started_at: float | None = None
         self.first_token_at: float | None = None
         self.last_token_at: float | None = None
+
+    @property
+    def scored(self) -> bool:
+        """Whether rows are wanted instead of tokens: then every one is computed, nothing comes from a cache."""
+        return self.logits is not None or self.vectors is not None
 
     @property
     def pending(self) -> int:

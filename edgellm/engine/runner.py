@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from edgellm.backends.base import Batch, Executable, Segment
-from edgellm.engine.request import Request
+from edgellm.engine.request import Request, Vectors
 from edgellm.engine.scheduler import Plan, Scheduler, Work
 from edgellm.errors import BackendError, CancelledError, EdgeLLMError, OutOfMemoryError
 
 
 def build_batch(works: Sequence[Work]) -> Batch:
-    """Lay out the rows of `works` one after the other; wanted are rows to sample from and those of scored prompts."""
+    """Lay out the rows of `works` one after the other; wanted are rows to sample from and those of scored prompts.
+
+    Either all works want vectors, or none does.
+    """
     tokens: list[int] = []
     segments: list[Segment] = []
     wanted: list[int] = []
@@ -23,11 +26,21 @@ def build_batch(works: Sequence[Work]) -> Batch:
         start = request.computed
         tokens += request.tokens[start : start + n]
         segments.append(Segment(start, n, work.pages, request.slot))
-        if request.logits is not None:
+        if request.vectors is not None:
+            wanted += (len(tokens) - n - start + row for row in _rows_of(work, request.vectors))
+        elif request.logits is not None:
             wanted += range(len(tokens) - n, len(tokens))
         elif samples(work):
             wanted.append(len(tokens) - 1)
-    return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32))
+    embed = any(work.request.vectors is not None for work in works)
+    return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32), embed)
+
+
+def _rows_of(work: Work, vectors: Vectors) -> range:
+    """Return those of the wanted rows that are among the work's."""
+    start = work.request.computed
+    rows = vectors.rows
+    return range(max(rows.start, start), min(rows.stop, start + work.n_rows))
 
 
 def samples(work: Work) -> bool:
@@ -57,7 +70,8 @@ class Runner:
             self._executable.rotate_keys(turn.group, turn.pages, turn.delta)
         if plan.states:
             self._executable.copy_states(plan.states)
-        self._step(plan.works)
+        self._step([work for work in plan.works if work.request.vectors is None])
+        self._step([work for work in plan.works if work.request.vectors is not None])
 
     def _step(self, works: Sequence[Work]) -> None:
         works = [work for work in works if not work.request.done]
@@ -84,6 +98,15 @@ class Runner:
         row = 0
         for work in works:
             request = work.request
+            if request.vectors is not None:
+                rows, first = _rows_of(work, request.vectors), request.vectors.rows.start
+                if rows:
+                    request.vectors.out[rows.start - first : rows.stop - first] = logits[row : row + len(rows)]
+                row += max(0, len(rows))
+                self._advance(work)
+                if not request.pending:
+                    request.finish("stop")
+                continue
             if request.logits is not None:
                 stop = row + work.n_rows
                 request.logits[request.computed : request.computed + work.n_rows] = logits[row:stop]

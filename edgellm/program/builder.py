@@ -31,7 +31,7 @@ from edgellm.program.ops import (
     Slice,
     Softcap,
 )
-from edgellm.program.program import Program, Value
+from edgellm.program.program import Pooling, Program, Value
 from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentState, SsmScan
 
 
@@ -47,6 +47,7 @@ class ProgramBuilder:
         self._states: dict[str, KVState] = {}
         self._recurrent: dict[str, RecurrentState] = {}
         self._ignored: dict[str, None] = {}
+        self._embedding: str | None = None
 
     def has(self, tensor: str) -> bool:
         """Return whether the file holds `tensor`."""
@@ -65,6 +66,11 @@ class ProgramBuilder:
         """Look up each row's position."""
         self._need(weight, (n_embd, n_positions))
         return self._add(Embed(self._name("embed"), weight, "position"), n_embd)
+
+    def embed_first(self, weight: str, n_embd: int, n_rows: int) -> Value:
+        """Give each row the first row of a table (of token types: all tokens are of the first)."""
+        self._need(weight, (n_embd, n_rows))
+        return self._add(Embed(self._name("embed"), weight, "first"), n_embd)
 
     def matmul(
         self,
@@ -279,13 +285,29 @@ class ProgramBuilder:
         """Keep the rows whose logits are wanted."""
         return self._add(SelectRows(self._name("rows"), x.name), x.width)
 
-    def build(self, logits: Value, *, n_embd: int, n_ctx_train: int) -> Program:
-        """Finish: `logits` must be the last value made."""
-        if not self._ops or self._ops[-1].out != logits.name:
-            raise ValueError(f"the logits must be the last value of the program, not {logits.name!r}")
+    def embedding(self, x: Value) -> Value:
+        """Declare that `x` holds the vectors of the wanted rows; an encoder returns it in the place of logits."""
+        self._embedding = x.name
+        return x
+
+    def build(
+        self,
+        result: Value,
+        *,
+        n_embd: int,
+        n_ctx_train: int,
+        n_vocab: int | None = None,
+        pooling: Pooling | None = None,
+    ) -> Program:
+        """Finish: `result`, the logits or in an encoder the embedding, must be the last value made.
+
+        `n_vocab` is the number of tokens where it is not the number of logits.
+        """
+        if not self._ops or self._ops[-1].out != result.name:
+            raise ValueError(f"the logits must be the last value of the program, not {result.name!r}")
         return Program(
             self.architecture,
-            logits.width,
+            result.width if n_vocab is None else n_vocab,
             n_embd,
             n_ctx_train,
             tuple(self._ops),
@@ -294,6 +316,8 @@ class ProgramBuilder:
             dict(self._states),
             tuple(self._ignored),
             dict(self._recurrent),
+            self._embedding,
+            pooling,
         )
 
     def _name(self, stem: str) -> str:

@@ -76,7 +76,9 @@ def _flow(program: Program) -> Iterator[str]:
     yield from (f"{name}: two states have this name" for name in program.recurrent if name in program.states)
     if logits not in selected:
         yield f"{logits}: logits of every row, not only of those wanted"
-    if program.widths.get(logits) != program.n_vocab:
+    if program.embedding is not None and program.embedding not in selected:
+        yield f"{program.embedding}: embeddings of every row, not only of those wanted"
+    if program.generates and program.widths.get(logits) != program.n_vocab:
         yield f"{logits}: {program.widths.get(logits)} logits for {program.n_vocab} tokens"
 
 
@@ -100,8 +102,8 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             if op.by == "token":
                 yield from _weight(program, op.weight, (out, program.n_vocab))
             elif (program.weights.get(op.weight) or (0,))[0] != out:
-                yield f"embeds positions as {out} values by {op.weight} of {program.weights.get(op.weight)}"
-            elif any(state.movable for state in program.states.values()):
+                yield f"embeds {op.by} rows as {out} values by {op.weight} of {program.weights.get(op.weight)}"
+            elif op.by == "position" and any(state.movable for state in program.states.values()):
                 yield "knows positions, so no layer's keys are movable"
             if op is program.ops[0] and out != program.n_embd:
                 yield f"embeds {out} values, not {program.n_embd}"
@@ -167,6 +169,8 @@ def _attention(states: Mapping[str, KVState], op: Attention, width: Mapping[str,
         yield f"the window is {state.window}"
     if state.chunked and state.window is None:
         yield "chunks need a window"
+    if state.chunked and not state.causal:
+        yield "chunks are seen from one side only"
     yield from _divides(state.n_head_kv, op.n_head, "the number of key heads")
     if state.rope is not None:
         yield from _rope(state.rope, state.head_dim)

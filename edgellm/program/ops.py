@@ -62,18 +62,20 @@ class KVState:
     """The window begins anew at every multiple of its size: a query at p sees p//window*window..p."""
     movable: bool = True
     """False where keys depend on their position in a way that `rope` does not undo."""
+    causal: bool = True
+    """False where a query also sees what follows it in its step, or within a window ``window//2`` to both sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """``out[r] = weight[token[r]]``, or the row of its position; weight is ``(width, n_rows)``.
+    """``out[r] = weight[token[r]]``, or the row of its position, or the first; weight is ``(width, n_rows)``.
 
     Positions beyond the last row use the last one.
     """
 
     out: str
     weight: str
-    by: Literal["token", "position"] = "token"
+    by: Literal["token", "position", "first"] = "token"
 
 
 @dataclass(frozen=True, slots=True)
