@@ -34,6 +34,7 @@ from edgellm.errors import (
 if TYPE_CHECKING:
     from edgellm import catalog
     from edgellm.architectures import register_architecture
+    from edgellm.conversion import convert
     from edgellm.engine.generation import Generation
     from edgellm.engine.request import Timings, Usage
     from edgellm.info import ModelInfo
@@ -67,6 +68,7 @@ __all__ = [
     "VocabularyError",
     "__version__",
     "catalog",
+    "convert",
     "register_architecture",
 ]
 
@@ -77,6 +79,7 @@ _LAZY = {
     "Timings": "edgellm.engine.request",
     "Tokenizer": "edgellm.vocabulary",
     "Usage": "edgellm.engine.request",
+    "convert": "edgellm.conversion",
     "register_architecture": "edgellm.architectures",
 }
 

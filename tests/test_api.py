@@ -36,6 +36,7 @@ PUBLIC = [
     "VocabularyError",
     "__version__",
     "catalog",
+    "convert",
     "register_architecture",
 ]
 
