@@ -29,7 +29,9 @@ class ModelInfo:
     """How many tensors there are of each type."""
     n_params: int
     generates: bool
-    """Whether the model can continue a text; an encoder only embeds."""
+    """Whether the model scores tokens; an encoder only embeds."""
+    causal: bool
+    """Whether tokens see only what is before them; diffusion models and encoders see both sides."""
     pooling: Pooling | None
     """How the file says that the vectors of a text's tokens become one."""
     n_vocab: int
@@ -92,6 +94,7 @@ def describe(
         tensor_types=types,
         n_params=sum(elements.values()),
         generates=program.generates,
+        causal=program.causal,
         pooling=program.pooling,
         n_vocab=program.n_vocab,
         n_embd=program.n_embd,

@@ -132,7 +132,7 @@ class Model:
         prompt longer than the context, VocabularyError for text or stops with a model that has no vocabulary or ids
         outside of it, UnsupportedModelError for an encoder, and ClosedError.
         """
-        self._check_generates()
+        self._check_continues()
         asked = settle(GenerateArguments, keywords)
         if isinstance(prompt, str):
             ids = self._prompts.encode(prompt, parse_special=asked.parse_special)
@@ -155,7 +155,7 @@ class Model:
         With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
         message stays.  For the other arguments and errors see `generate`; TemplateError comes from the template.
         """
-        self._check_generates()
+        self._check_continues()
         asked = settle(ChatArguments, keywords)
         options = asked.options()
         _check_messages(messages)
@@ -284,6 +284,14 @@ class Model:
             raise UnsupportedModelError(
                 f"{self._info.name} is an encoder ({self._info.architecture}): it turns texts into vectors and does "
                 "not continue them; use embed()"
+            )
+
+    def _check_continues(self) -> None:
+        self._check_generates()
+        if not self._info.causal:
+            raise UnsupportedModelError(
+                f"{self._info.name} is a diffusion model ({self._info.architecture}): it fills in masked tokens in any "
+                "order and does not continue texts; logits() and embed() work"
             )
 
     def _ids(self, name: str, value: object) -> list[int]:

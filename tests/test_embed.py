@@ -274,3 +274,20 @@ def test_a_closed_model_embeds_no_more(tmp_path: Path) -> None:
     m.close()
     with pytest.raises(ClosedError):
         m.embed([[1]])
+
+
+# Models that see both sides and score tokens
+
+
+@pytest.mark.parametrize("name", ["dream-dense", "llada-moe-moe"])
+def test_a_diffusion_model_scores_and_embeds_but_does_not_continue(tmp_path: Path, name: str) -> None:
+    conformance.need_shared()
+    recipe = conformance.recipe(name, folder=conformance.SHARED)
+    conformance.write_gguf(recipe, tmp_path / "m.gguf")
+    with Model(tmp_path / "m.gguf", kv_type="f32", n_batch=16, n_ctx=64) as m:
+        assert m.info.n_batch == 64
+        logits = m.logits(conformance.tokens().tolist())
+        assert conformance.nmse(logits, conformance.golden(name, conformance.SHARED)) < 1e-8
+        np.testing.assert_array_equal(m.embed(TEXTS), np.concatenate([m.embed([ids]) for ids in TEXTS]))
+        with pytest.raises(UnsupportedModelError, match="is a diffusion model"):
+            m.generate([1, 2])

@@ -9,7 +9,9 @@ from edgellm.program import KVState, ProgramBuilder, RopeSpec, Value
 from edgellm.program.ops import Activation, ScaleUse
 
 
-def project(p: Params, b: ProgramBuilder, x: Value, i: int, style: Style = PLAIN) -> tuple[Value, Value, Value]:
+def project(
+    p: Params, b: ProgramBuilder, x: Value, i: int, style: Style = PLAIN, run: int | None = None
+) -> tuple[Value, Value, Value]:
     """Return layer `i`'s queries, keys and values, from one matrix or three."""
     use: ScaleUse = "unused" if style.bare else "product"
     if style.bare:
@@ -22,16 +24,35 @@ def project(p: Params, b: ProgramBuilder, x: Value, i: int, style: Style = PLAIN
         parts = [(stem, n, (at, sum(widths))) for at, n in zip(starts, widths, strict=True)]
     else:
         parts = [(f"blk.{i}.attn_{name}", n, (0, n)) for name, n in zip("qkv", widths, strict=True)]
-    q, k, v = (b.matmul(x, s, n, scale_use=use, use_bias=not style.bare, rows=rows) for s, n, rows in parts)
+    q, k, v = (
+        b.matmul(x, s, n, scale_use=use, scale=scale_of(s, i, run), use_bias=not style.bare, rows=rows)
+        for s, n, rows in parts
+    )
     return q, k, v
 
 
+def scale_of(stem: str, i: int, run: int | None) -> str | None:
+    """Return the scale of a matrix of layer `i` in its `run`, if that is not its own."""
+    return None if run is None else f"{stem.replace(f'blk.{i}.', f'blk.{run}.')}.scale"
+
+
 def attention(
-    p: Params, b: ProgramBuilder, x: Value, i: int, style: Style, rope: RopeSpec | None, window: int | None
+    p: Params,
+    b: ProgramBuilder,
+    x: Value,
+    i: int,
+    style: Style,
+    rope: RopeSpec | None,
+    window: int | None,
+    *,
+    run: int | None = None,
 ) -> Value:
-    """Return layer `i`'s attention, one head beside the other, before the output matrix."""
+    """Return layer `i`'s attention, one head beside the other, before the output matrix.
+
+    `run` is the number of its keys, values and scales where it is not the layer's: one that runs several times.
+    """
     n_head, n_head_kv = p.n_head[i], p.n_head_kv[i]
-    q, k, v = (b.softcap(value, style.clamp, hard=True) for value in project(p, b, x, i, style))
+    q, k, v = (b.softcap(value, style.clamp, hard=True) for value in project(p, b, x, i, style, run))
     if not style.norm_after_rope:
         q, k = _normed(p, b, q, k, i, style)
     if rope is not None:
@@ -43,10 +64,11 @@ def attention(
     turned = None if style.norm_after_rope else rope
     movable = style.movable and not (style.norm_after_rope and rope is not None)
     chunked = style.chunked and window is not None
-    state = KVState(f"blk.{i}.kv", n_head_kv, p.head_dim, p.head_dim_v, window, turned, chunked, movable, style.causal)
+    name = f"blk.{i if run is None else run}.kv"
+    kv = KVState(name, n_head_kv, p.head_dim, p.head_dim_v, window, turned, chunked, movable, style.causal)
     sinks = f"blk.{i}.attn_sinks.weight" if style.sinks and b.has(f"blk.{i}.attn_sinks.weight") else None
     scale = style.scale or p.attention_scale()
-    y = b.attention(q, k, v, state, n_head, scale, style.softcap, sinks=sinks, alibi=style.alibi)
+    y = b.attention(q, k, v, kv, n_head, scale, style.softcap, sinks=sinks, alibi=style.alibi)
     return y if style.gate is None else gated(b, x, y, i, n_head, style.gate)
 
 
@@ -66,7 +88,8 @@ def gated(b: ProgramBuilder, x: Value, y: Value, i: int, n_head: int, activation
     """Gate layer `i`'s attention by a projection of its input, value by value or head by head."""
     stem = f"blk.{i}.attn_gate"
     b.ignore("blk.*.attn_gate.scale")
-    by_head = b.tensors.get(f"{stem}.weight", ())[1:] == (n_head,)
+    rows = (*b.tensors.get(f"{stem}.weight", ()), 1)[1]  # a single one may go without saying
+    by_head = rows == n_head
     return b.glu(b.matmul(x, stem, n_head if by_head else y.width, scale_use="unused"), y, activation)
 
 

@@ -8,7 +8,7 @@ from edgellm.architectures.rope import rope_spec
 from edgellm.program import ProgramBuilder, RopeSpec, Value
 
 
-@register("bert", encoder=True)
+@register("bert", causal=False)
 def bert(p: Params, b: ProgramBuilder) -> Value:
     """BERT, RoBERTa and XLM-R: learned positions."""
     causal = p.flag("attention.causal", False)
@@ -17,7 +17,7 @@ def bert(p: Params, b: ProgramBuilder) -> Value:
     return _encoder(p, b, b.add(_first_type(p, b), positions), None, style)
 
 
-@register("nomic-bert", encoder=True)
+@register("nomic-bert", causal=False)
 def nomic_bert(p: Params, b: ProgramBuilder) -> Value:
     """Nomic Embed: a rotation, and a gate of SiLU."""
     p.refuse_other("moe_every_n_layers")
@@ -25,7 +25,7 @@ def nomic_bert(p: Params, b: ProgramBuilder) -> Value:
     return _encoder(p, b, _first_type(p, b), rope_spec(p, "neox"), style)
 
 
-@register("jina-bert-v2", encoder=True)
+@register("jina-bert-v2", causal=False)
 def jina_bert_v2(p: Params, b: ProgramBuilder) -> Value:
     """Jina Embeddings 2: scores fall with distance to both sides; gate and upward matrix may be one."""
     up = b.tensors.get("blk.0.ffn_up.weight", ())[1:]

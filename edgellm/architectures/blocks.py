@@ -1,7 +1,7 @@
 """What decoders are made of, shared by the families: all of it in one place to import from."""
 
-from edgellm.architectures.attention import attended, attention, gated, project
-from edgellm.architectures.ends import embed, head, ignore_dense, layers, norm
+from edgellm.architectures.attention import attended, attention, gated, project, scale_of
+from edgellm.architectures.ends import embed, head, ignore_dense, layers, norm, output
 from edgellm.architectures.layer import Feed, ffn, layer, parallel_layer
 from edgellm.architectures.style import PLAIN, Style
 
@@ -19,6 +19,8 @@ __all__ = [
     "layer",
     "layers",
     "norm",
+    "output",
     "parallel_layer",
     "project",
+    "scale_of",
 ]

@@ -49,8 +49,14 @@ def head(
     eps: float | None = None,
     scale: float = 1.0,
 ) -> Value:
+    """Return the logits of the last layer's stream, normalised."""
+    return output(p, b, b.embedding(_norm(p, b, x, norm, style, eps)), softcap, style=style, scale=scale)
+
+
+def output(
+    p: Params, b: ProgramBuilder, x: Value, softcap: float | None = None, *, style: Style = PLAIN, scale: float = 1.0
+) -> Value:
     """Return the logits; the output matrix is the embedding's where the file has no own."""
-    x = b.embedding(_norm(p, b, x, norm, style, eps))
     weight = "output.weight" if b.has("output.weight") else "token_embd.weight"
     if not style.head_bias:
         b.ignore("output.bias")

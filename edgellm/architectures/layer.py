@@ -31,9 +31,9 @@ def ffn(
 
     if style.fused:
         gate, up = product(x, "up", n_ff, (0, 2 * n_ff)), product(x, "up", n_ff, (n_ff, 2 * n_ff))
-        h = b.glu(gate, up, style.activation)
+        h = b.glu(gate, up, style.activation, style.limit, style.offset)
     elif style.gated:
-        h = b.glu(product(x, "gate", n_ff), product(x, "up", n_ff), style.activation)
+        h = b.glu(product(x, "gate", n_ff), product(x, "up", n_ff), style.activation, style.limit, style.offset)
     else:
         h = b.activate(product(x, "up", n_ff), style.activation)
         divisors = f"blk.{i}.ffn.act.scales"

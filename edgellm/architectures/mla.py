@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edgellm.architectures.params import Params
 from edgellm.architectures.rope import rope_spec
-from edgellm.errors import ModelFormatError
+from edgellm.errors import ModelFormatError, UnsupportedModelError
 from edgellm.program import KVState, ProgramBuilder, RopeSpec, Value
 from edgellm.program.ops import ScaleUse
 
@@ -29,12 +29,15 @@ class Latent:
     """Of the part that turns, whose keys all heads share."""
 
     @classmethod
-    def of(cls, p: Params) -> Latent:
-        """Read them.  Files whose attention is over the vectors themselves have keys of their own for the heads."""
+    def of(cls, p: Params, where: str = "") -> Latent:
+        """Read them.  Files whose attention is over the vectors themselves have keys of their own for the heads.
+
+        `where` ends the names of the keys for some of the layers.
+        """
         found = cls(
-            p.integer("attention.kv_lora_rank"),
-            p.integer("attention.key_length_mla", 0, minimum=0) or p.head_dim,
-            p.integer("attention.value_length_mla", 0, minimum=0) or p.head_dim_v,
+            p.integer(f"attention.kv_lora_rank{where}"),
+            p.integer(f"attention.key_length_mla{where}", 0, minimum=0) or p.head_dim,
+            p.integer(f"attention.value_length_mla{where}", 0, minimum=0) or p.head_dim_v,
             p.integer("rope.dimension_count", p.head_dim),
         )
         if found.n_rot > found.key:
@@ -57,6 +60,7 @@ def latent_attention(
     scale: float,
     sharpen: tuple[float, int, int] | None = None,
     q_scale: ScaleUse = "product",
+    window: int | None = None,
 ) -> Value:
     """Return layer `i`'s attention, before the output matrix.
 
@@ -69,6 +73,8 @@ def latent_attention(
     latent = b.matmul(x, f"{blk}_kv_a_mqa", widths.rank, rows=both)
     turning = b.matmul(x, f"{blk}_kv_a_mqa", widths.n_rot, rows=(widths.rank, both[1]))
     latent = b.rms_norm(latent, f"{blk}_kv_a_norm.weight", p.eps)
+    if b.has(f"{blk}_k_norm.weight"):
+        turning = b.rms_norm(turning, f"{blk}_k_norm.weight", p.eps)
     if absorbed(b, i):
         still = b.slice(q, 0, widths.still, widths.key)
         still = b.matmul_experts(still, None, f"{blk}_k_b", widths.rank, n_head, n_head)
@@ -83,9 +89,20 @@ def latent_attention(
         q, k = b.rope(q, head_dim, rope), b.rope(k, head_dim, rope)
     if sharpen is not None:
         q = b.position_scale(q, *sharpen)
-    state = KVState(f"blk.{i}.kv", n_head_kv, head_dim, v.width // n_head_kv, None, rope)
+    state = KVState(f"blk.{i}.kv", n_head_kv, head_dim, v.width // n_head_kv, window, rope)
     y = b.attention(q, k, v, state, n_head, scale)
     return b.matmul_experts(y, None, f"{blk}_v_b", widths.value, n_head, n_head) if absorbed(b, i) else y
+
+
+def refuse_long_contexts(p: Params, block: int = 1) -> None:
+    """Raise UnsupportedModelError where an indexer would choose some of the context's blocks of keys."""
+    name = "attention.indexer.top_k"
+    chosen = p.integer(name)
+    if p.n_ctx > chosen * block:
+        raise UnsupportedModelError(
+            f"{p.key(name)} = {chosen}: only contexts of at most {chosen * block} tokens are supported, not {p.n_ctx}; "
+            "give a smaller n_ctx"
+        )
 
 
 def absorbed(b: ProgramBuilder, i: int) -> bool:

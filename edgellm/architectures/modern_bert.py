@@ -8,7 +8,7 @@ from edgellm.architectures.rope import global_base, local_rope_spec, rope_spec
 from edgellm.program import ProgramBuilder, Value
 
 
-@register("modern-bert", encoder=True)
+@register("modern-bert", causal=False)
 def modern_bert(p: Params, b: ProgramBuilder) -> Value:
     """ModernBERT: the first layer has no norm before attention, and every third sees everything."""
     everywhere, near = rope_spec(p, "neox"), local_rope_spec(p, "neox", global_base(p), scaled=True)
@@ -24,7 +24,7 @@ def modern_bert(p: Params, b: ProgramBuilder) -> Value:
     return vectors(p, b, norm(p, b, x, "output_norm", style), style, "gelu")
 
 
-@register("gemma-embedding", encoder=True)
+@register("gemma-embedding", causal=False)
 def gemma_embedding(p: Params, b: ProgramBuilder) -> Value:
     """EmbeddingGemma: Gemma 3 that sees both sides, and two matrices behind, of which the mean may be taken later."""
     everywhere, near = rope_spec(p, "neox"), local_rope_spec(p, "neox", 10000.0)

@@ -54,6 +54,10 @@ class Style:
     out_bias: bool = True
     """False where a bias of the output matrix plays no part."""
     activation: Activation = "silu"
+    limit: float = 0.0
+    """Bound of gate and upward product before they meet, 0 for none."""
+    offset: float = 0.0
+    """Added to what is gated."""
     gated: bool = True
     """The feed-forward network has a gate beside its upward matrix."""
     fused: bool = False

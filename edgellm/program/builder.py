@@ -47,7 +47,8 @@ class ProgramBuilder:
         self._states: dict[str, KVState] = {}
         self._recurrent: dict[str, RecurrentState] = {}
         self._ignored: dict[str, None] = {}
-        self._embedding: str | None = None
+        self.embedded: str | None = None
+        """The value that holds the embeddings."""
 
     def has(self, tensor: str) -> bool:
         """Return whether the file holds `tensor`."""
@@ -80,19 +81,20 @@ class ProgramBuilder:
         *,
         weight: str | None = None,
         scale_use: ScaleUse = "product",
+        scale: str | None = None,
         use_bias: bool = True,
         rows: tuple[int, int] | None = None,
     ) -> Value:
         """Multiply by ``stem.weight``; ``stem.scale`` and ``stem.bias`` take part where the file has them.
 
-        `weight` names another tensor to use as the matrix (an output head tied to the embedding).  `rows` are the
-        first row to use of a matrix that holds several, and how many rows it has in all.
+        `weight` names another tensor to use as the matrix (an output head tied to the embedding), `scale` another one
+        as the scale.  `rows` are the first row to use of a matrix that holds several, and how many rows it has in all.
         """
         matrix = weight or f"{stem}.weight"
         first, n_all = rows or (0, n_out)
         self._need(matrix, (x.width, n_all))
         bias = self._optional(f"{stem}.bias", (n_all,)) if use_bias else None
-        scale = None if scale_use == "unused" else self._optional(f"{stem}.scale", (1,))
+        scale = None if scale_use == "unused" else self._optional(scale or f"{stem}.scale", (1,))
         scaled_bias = scale_use == "sum" and scale is not None and bias is not None
         return self._add(MatMul(self._name(stem), x.name, matrix, bias, scale, scaled_bias, first), n_out)
 
@@ -287,7 +289,7 @@ class ProgramBuilder:
 
     def embedding(self, x: Value) -> Value:
         """Declare that `x` holds the vectors of the wanted rows; an encoder returns it in the place of logits."""
-        self._embedding = x.name
+        self.embedded = x.name
         return x
 
     def build(
@@ -316,7 +318,7 @@ class ProgramBuilder:
             dict(self._states),
             tuple(self._ignored),
             dict(self._recurrent),
-            self._embedding,
+            self.embedded,
             pooling,
         )
 
