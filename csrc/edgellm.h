@@ -35,8 +35,9 @@ enum {
     EDGE_OP_L2_NORM = 12,  /* runs of `size`; f0 = eps */
     EDGE_OP_CONV1D = 13,   /* a; weight [taps][channels], bias; silu if size */
     EDGE_OP_SSM_SCAN = 14, /* x = a, dt = b, b = c, c = d; weight a, scale d, bias; n_head groups */
-    EDGE_OP_GATED_DELTA = 15, /* q = a, k = b, v = c, g = d, beta = e; weight a, bias; n_head key heads, which lie
-                               * grouped if size; f0 = scale */
+    EDGE_OP_GATED_DELTA = 15, /* q = a, k = b, v = c, g = d, beta = e; weight a, bias, or neither where g is the
+                               * logarithm of the decay; n_head key heads, which lie grouped if size; g has a value for
+                               * each key if activation; f0 = scale */
     EDGE_OP_MUL = 16,      /* a * b, each b for `size` neighbours */
     EDGE_OP_SLICE = 17,    /* from every run of `size` of a, n_head values from number `activation` on */
     EDGE_OP_LAYER_NORM = 18, /* runs of `size`; weight, bias; f0 = eps, centred if activation */
@@ -50,7 +51,8 @@ enum {
                             * experts; width of a slot's input */
     EDGE_OP_EXPERTS = 25,  /* (weight of the slot's expert) a * scale + bias over what was gathered last: n_head slots,
                             * `size` rows an expert has, from number d on */
-    EDGE_OP_COUNT = 26,
+    EDGE_OP_SOFTMAX = 26,  /* over runs of `size` */
+    EDGE_OP_COUNT = 27,
 };
 
 enum {

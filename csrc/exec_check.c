@@ -122,7 +122,7 @@ static int check_recurrent(const checker *c, int i) {
     NEED(in(op->state, m->n_recurrent) && !(op->flags & EDGE_FLAG_WANTED), "op %d has no state %d", i, op->state);
     const int32_t *d = m->recurrent[op->state].d;
     int64_t n_head = d[0], inner = (int64_t)d[0] * d[1];
-    NEED(op->weight >= 0, "op %d has no weight", i);
+    NEED(op->weight >= 0 || op->kind == EDGE_OP_GATED_DELTA, "op %d has no weight", i);
     if (op->kind == EDGE_OP_CONV1D) {
         NEED(op->width == d[1] && d[2] == 1, "op %d has the wrong width", i);
         if ((rc = check_vector(c, i, op->weight, (int64_t)(d[0] + 1) * d[1]))) return rc;
@@ -132,8 +132,8 @@ static int check_recurrent(const checker *c, int i) {
     NEED(op->width == inner, "op %d has the wrong width", i);
     NEED(op->n_head > 0 && n_head % op->n_head == 0, "op %d has %d groups of heads", i, op->n_head);
     int64_t shared = (int64_t)op->n_head * d[2];
-    NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
     if (op->kind == EDGE_OP_SSM_SCAN) {
+        NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
         int64_t each = m->weights[op->weight].n_in == n_head ? n_head : n_head * d[2];
         NEED(op->scale >= 0, "op %d has no weight", i);
         if ((rc = check_vector(c, i, op->weight, each)) || (rc = check_vector(c, i, op->scale, n_head))) return rc;
@@ -141,8 +141,8 @@ static int check_recurrent(const checker *c, int i) {
         if ((rc = check_value(c, i, op->b, n_head)) || (rc = check_value(c, i, op->c, shared))) return rc;
         return check_value(c, i, op->d, shared);
     }
-    NEED(in(op->bias, m->n_weights), "op %d has no bias", i);
-    int64_t rates = m->weights[op->bias].n_in == n_head ? n_head : n_head * d[2];
+    NEED((op->weight < 0) == (op->bias < 0) && in(op->activation, 2), "op %d has half of its weights", i);
+    int64_t rates = op->activation ? n_head * d[2] : n_head;
     if ((rc = check_vector(c, i, op->weight, n_head)) || (rc = check_vector(c, i, op->bias, rates))) return rc;
     if ((rc = check_value(c, i, op->a, shared)) || (rc = check_value(c, i, op->b, shared))) return rc;
     if ((rc = check_value(c, i, op->c, inner)) || (rc = check_value(c, i, op->d, rates))) return rc;
@@ -261,7 +261,8 @@ static int check_op(const checker *c, int i) {
         a = op->width / op->n_head * op->size;
     }
     if (op->kind == EDGE_OP_QUANTIZE) NEED(op->width % 32 == 0, "op %d quantizes %d values", i, op->width);
-    if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_L2_NORM || op->kind == EDGE_OP_ROPE)
+    if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_L2_NORM || op->kind == EDGE_OP_ROPE ||
+        op->kind == EDGE_OP_SOFTMAX)
         NEED(op->size > 0 && op->width % op->size == 0, "op %d has runs of %d in %d", i, op->size, op->width);
     if (op->kind == EDGE_OP_GLU || op->kind == EDGE_OP_ACTIVATE)
         NEED(in(op->activation, EDGE_N_ACTIVATIONS), "op %d has unknown activation %d", i, op->activation);

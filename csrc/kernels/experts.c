@@ -118,5 +118,6 @@ void FN(edge_fill_experts)(edge_kernels *t) {
     t->layer_norm = layer_norm;
     t->mix = mix;
     t->dot = dot;
+    t->softmax = softmax;
     t->route = route;
 }

@@ -2,7 +2,7 @@
 
 from edgellm.architectures.attention import attended, attention, gated, project, scale_of
 from edgellm.architectures.ends import embed, head, ignore_dense, layers, norm, output
-from edgellm.architectures.layer import Feed, ffn, layer, parallel_layer
+from edgellm.architectures.layer import Feed, ffn, layer, meet, parallel_layer
 from edgellm.architectures.style import PLAIN, Style
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "ignore_dense",
     "layer",
     "layers",
+    "meet",
     "norm",
     "output",
     "parallel_layer",

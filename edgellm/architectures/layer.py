@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from edgellm.architectures.attention import attended, attention
 from edgellm.architectures.ends import norm
 from edgellm.architectures.params import Params
 from edgellm.architectures.style import PLAIN, Style
 from edgellm.program import ProgramBuilder, RopeSpec, Value
+from edgellm.program.ops import Activation
 
 Feed = Callable[[Value], Value]
 """A feed-forward network: what it reads, normalised already → what it adds to the residual stream."""
@@ -31,14 +33,33 @@ def ffn(
 
     if style.fused:
         gate, up = product(x, "up", n_ff, (0, 2 * n_ff)), product(x, "up", n_ff, (n_ff, 2 * n_ff))
-        h = b.glu(gate, up, style.activation, style.limit, style.offset)
+        h = meet(b, gate, up, style, style.limit, style.offset)
     elif style.gated:
-        h = b.glu(product(x, "gate", n_ff), product(x, "up", n_ff), style.activation, style.limit, style.offset)
+        h = meet(b, product(x, "gate", n_ff), product(x, "up", n_ff), style, style.limit, style.offset)
     else:
         h = b.activate(product(x, "up", n_ff), style.activation)
         divisors = f"blk.{i}.ffn.act.scales"
         h = b.scale(h, weight=divisors, inverse=True) if b.has(divisors) else h
     return product(h, "down", p.n_embd)
+
+
+class Gate(Protocol):
+    """How gate and upward product meet: see `Style`."""
+
+    @property
+    def activation(self) -> Activation:
+        """Of the gate."""
+
+    @property
+    def situ(self) -> tuple[float, float]:
+        """Bounds by tanh."""
+
+
+def meet(b: ProgramBuilder, gate: Value, up: Value, how: Gate, limit: float = 0.0, offset: float = 0.0) -> Value:
+    """Return the product of a gate and what it gates."""
+    if how.situ[0]:
+        return b.mul(b.glu(gate, b.softcap(gate, how.situ[0]), "sigmoid"), b.softcap(up, how.situ[1]))
+    return b.glu(gate, up, how.activation, limit, offset)
 
 
 def layer(

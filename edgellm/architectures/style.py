@@ -58,6 +58,8 @@ class Style:
     """Bound of gate and upward product before they meet, 0 for none."""
     offset: float = 0.0
     """Added to what is gated."""
+    situ: tuple[float, float] = (0.0, 0.0)
+    """Bounds by tanh of gate and upward product, the gate then times its own sigmoid; (0, 0) for not."""
     gated: bool = True
     """The feed-forward network has a gate beside its upward matrix."""
     fused: bool = False

@@ -33,6 +33,7 @@ from edgellm.program.ops import (
     SelectRows,
     Slice,
     Softcap,
+    Softmax,
 )
 from edgellm.program.plan import plan
 from edgellm.program.recurrent import Conv1d, GatedDelta, SsmScan
@@ -82,6 +83,7 @@ KINDS: dict[type, int] = {
     Mix: 22,
     Route: 23,
     MatMulExperts: 25,
+    Softmax: 26,
 }
 ACTIVATIONS = {
     name: i for i, name in enumerate(("silu", "gelu", "sigmoid", "gelu_quick", "relu", "relu2", "softplus", "tanh"))
@@ -227,6 +229,8 @@ class _Lowering:
                 row |= {"f0": limit, "f1": offset, "size": row["width"] // self.program.widths[gate]}
             case Softcap(x=x, cap=cap, hard=hard):
                 row |= {"a": self._slot(x), "f0": cap, "size": int(hard)}
+            case Softmax(x=x, size=size):
+                row |= {"a": self._slot(x), "size": size}
             case SelectRows(x=x):
                 row["a"] = self._slot(x)
             case Mul(a=a, b=b):
@@ -256,6 +260,7 @@ class _Lowering:
                 row |= {"d": self._slot(g), "e": self._slot(beta), "n_head": op.n_head_k, "size": int(op.grouped)}
                 row |= {"weight": vector(weight), "bias": vector(bias)}
                 row |= {"state": self.state_index[state], "f0": op.scale}
+                row["activation"] = int(self.program.widths[g] > self.program.widths[beta])
         self.rows.append(row)
 
     def _emit_input(self, op: Op) -> None:

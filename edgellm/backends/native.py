@@ -13,6 +13,7 @@ import numpy.typing as npt
 from edgellm.backends.base import Batch, CompileOptions, Weight
 from edgellm.backends.batches import check_result
 from edgellm.backends.lowering import OP, STATE, lower
+from edgellm.backends.weight_table import with_constants
 from edgellm.errors import (
     ArgumentError,
     BackendError,
@@ -85,6 +86,7 @@ class NativeBackend:
 
     def compile(self, program: Program, weights: Mapping[str, Weight], options: CompileOptions) -> NativeExecutable:
         """Lower the program and make room.  Matrices are read where they lie.  See `Backend.compile`."""
+        weights = with_constants(program, weights)
         missing: dict[str, list[str]] = {}
         for name in program.weights:
             if weights[name].dtype.name not in TYPES:

@@ -19,6 +19,7 @@ from edgellm.backends.batches import check_batch, check_pages, check_result
 from edgellm.backends.jit import frame as at
 from edgellm.backends.jit.support import lacking
 from edgellm.backends.lowering import KINDS, QUANTIZE, Lowered, lower
+from edgellm.backends.weight_table import with_constants
 from edgellm.errors import (
     ArgumentError,
     BackendError,
@@ -51,6 +52,7 @@ class NumbaBackend:
 
     def compile(self, program: Program, weights: Mapping[str, Weight], options: CompileOptions) -> NumbaExecutable:
         """Lower the program, compile the kernels it needs and make room.  See `Backend.compile`."""
+        weights = with_constants(program, weights)
         from edgellm.backends.jit.kernels import TYPES
 
         if options.kv_type not in _KV_TYPES:

@@ -17,7 +17,8 @@ from edgellm.backends.base import PAGE, Batch, CompileOptions, KVType, Segment, 
 from edgellm.backends.batches import check_result
 from edgellm.backends.reference_attention import Pages, attend_one, through_bytes
 from edgellm.backends.reference_recurrent import StateStore, run_recurrent
-from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, spread
+from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, softmax, spread
+from edgellm.backends.weight_table import with_constants
 from edgellm.dtypes import DType
 from edgellm.errors import ArgumentError, CancelledError, ClosedError, OutOfMemoryError, UnsupportedModelError
 from edgellm.program import Program, RopeSpec
@@ -42,6 +43,7 @@ from edgellm.program.ops import (
     SelectRows,
     Slice,
     Softcap,
+    Softmax,
     inputs,
 )
 from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentOp, SsmScan
@@ -58,6 +60,7 @@ class ReferenceBackend:
 
     def compile(self, program: Program, weights: Mapping[str, Weight], options: CompileOptions) -> ReferenceExecutable:
         """Dequantize the weights and make room for keys and values.  See `Backend.compile`."""
+        weights = with_constants(program, weights)
         kinds = {weights[name].dtype for name in program.weights}
         unknown = sorted(kind.name for kind in kinds if not _can_dequantize(kind))
         if unknown:
@@ -197,6 +200,9 @@ class ReferenceExecutable:
             case Softcap():
                 x = values[op.x]
                 return np.clip(x, -op.cap, op.cap) if op.hard else op.cap * np.tanh(x / op.cap)
+            case Softmax():
+                x = values[op.x].reshape(len(values[op.x]), -1, op.size)
+                return softmax(x).reshape(values[op.x].shape)
             case SelectRows():
                 return values[op.x][batch.wanted]
             case LayerNorm() | Concat() | Dot() | Mix() | Route() | MatMulExperts():

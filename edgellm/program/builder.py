@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from edgellm.program.experts import MatMulExperts, Mix, Route, Scoring
 from edgellm.program.ops import (
@@ -30,6 +30,7 @@ from edgellm.program.ops import (
     SelectRows,
     Slice,
     Softcap,
+    Softmax,
 )
 from edgellm.program.program import Pooling, Program, Value
 from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentState, SsmScan
@@ -47,6 +48,7 @@ class ProgramBuilder:
         self._states: dict[str, KVState] = {}
         self._recurrent: dict[str, RecurrentState] = {}
         self._ignored: dict[str, None] = {}
+        self._constants: dict[str, tuple[float, ...]] = {}
         self.embedded: str | None = None
         """The value that holds the embeddings."""
 
@@ -57,6 +59,17 @@ class ProgramBuilder:
     def ignore(self, *patterns: str) -> None:
         """Accept tensors that match `patterns` though no op reads them."""
         self._ignored.update(dict.fromkeys(patterns))
+
+    def constant(self, name: str, values: Iterable[float]) -> str:
+        """Bring a vector that no file has, and return its name as a weight."""
+        self._constants[name] = tuple(values)
+        self._need(name, (len(self._constants[name]),))
+        return name
+
+    def embed_constant(self, name: str, values: Iterable[float]) -> Value:
+        """Give each row the same values, which no file has."""
+        self._constants[name] = tuple(values)
+        return self.embed_first(name, len(self._constants[name]), 1)
 
     def embed(self, weight: str, n_embd: int, n_vocab: int) -> Value:
         """Look up each row's token."""
@@ -206,6 +219,11 @@ class ProgramBuilder:
         """Multiply two values element by element; a narrower `b` covers several neighbours with each."""
         return self._add(Mul(self._name("mul"), a.name, b.name), a.width)
 
+    def softmax(self, x: Value, size: int | None = None) -> Value:
+        """Turn each row, or each run of `size` values, into shares that sum to one."""
+        size = x.width if size is None else size
+        return self._add(Softmax(self._name("softmax"), x.name, size), x.width)
+
     def slice(self, x: Value, start: int, length: int, size: int | None = None) -> Value:
         """Take `length` values from `start` on out of each row, or out of each run of `size` values."""
         size = x.width if size is None else size
@@ -272,12 +290,27 @@ class ProgramBuilder:
         return self._add(op, x.width)
 
     def gated_delta(
-        self, q: Value, k: Value, v: Value, g: Value, beta: Value, stem: str, head_dim: int, *, grouped: bool = False
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        g: Value,
+        beta: Value,
+        stem: str,
+        head_dim: int,
+        *,
+        grouped: bool = False,
+        decays: bool = False,
     ) -> Value:
-        """Apply the delta rule with ``stem_a`` and ``stem_dt.bias``; `beta` has one column per head."""
-        n_head, a, bias = beta.width, f"{stem}_a", f"{stem}_dt.bias"
-        self._flat(a, n_head)
-        self._flat(bias, g.width)
+        """Apply the delta rule with ``stem_a`` and ``stem_dt.bias``; `beta` has one column per head.
+
+        `decays` says that `g` holds the logarithms of the decays already.
+        """
+        n_head, a, bias = beta.width, None, None
+        if not decays:
+            a, bias = f"{stem}_a", f"{stem}_dt.bias"
+            self._flat(a, n_head)
+            self._flat(bias, g.width)
         state = self._remember(stem, (n_head, v.width // n_head, head_dim))
         names = (q.name, k.name, v.name, g.name, beta.name, a, bias, state)
         op = GatedDelta(self._name(stem), *names, q.width // head_dim, head_dim**-0.5, grouped)
@@ -318,6 +351,7 @@ class ProgramBuilder:
             dict(self._states),
             tuple(self._ignored),
             dict(self._recurrent),
+            dict(self._constants),
             self.embedded,
             pooling,
         )

@@ -24,6 +24,7 @@ from edgellm.program.ops import (
     SelectRows,
     Slice,
     Softcap,
+    Softmax,
     inputs,
 )
 from edgellm.program.program import Program
@@ -122,6 +123,8 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             for name in (op.weight, op.bias):
                 yield from _weight(program, name, (op.size,) if shared else of_runs)
             yield from _eps(op.eps)
+        case Softmax():
+            yield from _divides(op.size, width[op.x], "the run's size")
         case L2Norm():
             yield from _divides(op.size, width[op.x], "the norm's size")
             yield from _eps(op.eps)
@@ -149,7 +152,7 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             yield from check_recurrent(program, op, width)
     if isinstance(op, get_args(RowOp)):
         yield from check_row_op(program, op, width)
-    if isinstance(op, (RmsNorm, LayerNorm, L2Norm, Rope, PositionScale, Softcap, SelectRows, Add)):
+    if isinstance(op, (RmsNorm, LayerNorm, L2Norm, Rope, PositionScale, Softcap, Softmax, SelectRows, Add)):
         for name in inputs(op):
             if width[name] != out:
                 yield f"is {out} wide, but reads {name} of {width[name]}"

@@ -282,6 +282,15 @@ class Softcap:
 
 
 @dataclass(frozen=True, slots=True)
+class Softmax:
+    """``out = exp(x)`` of each run of ``size`` values, divided by the run's sum."""
+
+    out: str
+    x: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class SelectRows:
     """Keep only the rows whose logits the step wants."""
 
@@ -310,6 +319,7 @@ Op = (
     | Activate
     | Glu
     | Softcap
+    | Softmax
     | SelectRows
     | Conv1d
     | SsmScan
@@ -337,6 +347,7 @@ INPUTS: dict[type, tuple[str, ...]] = {
     Activate: ("x",),
     Glu: ("gate", "up"),
     Softcap: ("x",),
+    Softmax: ("x",),
     SelectRows: ("x",),
     Conv1d: ("x",),
     SsmScan: ("x", "dt", "b", "c"),

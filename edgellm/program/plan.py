@@ -21,11 +21,12 @@ from edgellm.program.ops import (
     Rope,
     Scale,
     Softcap,
+    Softmax,
     inputs,
 )
 from edgellm.program.program import Program
 
-_IN_PLACE = (Activate, Add, Glu, L2Norm, LayerNorm, Mul, PositionScale, RmsNorm, Rope, Scale, Softcap)
+_IN_PLACE = (Activate, Add, Glu, L2Norm, LayerNorm, Mul, PositionScale, RmsNorm, Rope, Scale, Softcap, Softmax)
 """Ops that read an element of each input for the last time before they write it."""
 
 

@@ -39,6 +39,8 @@ class Program:
     """Patterns (fnmatch) of tensors that may be in the file and change nothing."""
     recurrent: Mapping[str, RecurrentState] = field(default_factory=dict)
     """What recurrent ops carry from token to token."""
+    constants: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Vectors that are in no file: the program brings them."""
     embedding: str | None = None
     """The value that holds a vector for each wanted row, before the logits are made of it."""
     pooling: Pooling | None = None

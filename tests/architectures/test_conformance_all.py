@@ -21,11 +21,7 @@ from tests.support import conformance
 from tests.support.conformance import SHARED
 from tests.support.run import options_for, run_tokens
 
-UNSUPPORTED = {
-    **dict.fromkeys(("deepseek4-moe", "hy_v4-moe", "glm5-next-moe", "qwen4exp-moe"), "hyper-connections"),
-    **dict.fromkeys(("bailingmoe3-moe", "kimi-k3-moe"), "Kimi's delta attention with residuals or bounded gates"),
-    "minimax-01-moe": "lightning attention",
-}
+UNSUPPORTED = dict.fromkeys(("deepseek4-moe", "hy_v4-moe", "glm5-next-moe", "qwen4exp-moe"), "hyper-connections")
 """Recipe → what keeps it from running."""
 
 ENCODERS = {"bert", "nomic-bert", "jina-bert-v2", "modern-bert", "gemma-embedding"}
