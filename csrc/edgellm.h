@@ -52,7 +52,8 @@ enum {
     EDGE_OP_EXPERTS = 25,  /* (weight of the slot's expert) a * scale + bias over what was gathered last: n_head slots,
                             * `size` rows an expert has, from number d on */
     EDGE_OP_SOFTMAX = 26,  /* over runs of `size` */
-    EDGE_OP_COUNT = 27,
+    EDGE_OP_SINKHORN = 27, /* matrices of `size` rows; n_head rounds, f0 = eps */
+    EDGE_OP_COUNT = 28,
 };
 
 enum {

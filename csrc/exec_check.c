@@ -262,8 +262,11 @@ static int check_op(const checker *c, int i) {
     }
     if (op->kind == EDGE_OP_QUANTIZE) NEED(op->width % 32 == 0, "op %d quantizes %d values", i, op->width);
     if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_L2_NORM || op->kind == EDGE_OP_ROPE ||
-        op->kind == EDGE_OP_SOFTMAX)
+        op->kind == EDGE_OP_SOFTMAX || op->kind == EDGE_OP_SINKHORN)
         NEED(op->size > 0 && op->width % op->size == 0, "op %d has runs of %d in %d", i, op->size, op->width);
+    if (op->kind == EDGE_OP_SINKHORN)
+        NEED(op->size <= 1 << 15 && op->width % (op->size * op->size) == 0 && op->n_head > 0 && op->n_head <= 1 << 16,
+             "op %d has matrices of %d rows in %d", i, op->size, op->width);
     if (op->kind == EDGE_OP_GLU || op->kind == EDGE_OP_ACTIVATE)
         NEED(in(op->activation, EDGE_N_ACTIVATIONS), "op %d has unknown activation %d", i, op->activation);
     if (op->kind >= EDGE_OP_CONCAT && op->kind <= EDGE_OP_EXPERTS) return check_mixture(c, i);

@@ -143,6 +143,8 @@ typedef struct edge_kernels {
     void (*mix)(const float *x, const float *by, float *out, int n_in, int n_out, int size);
     float (*dot)(const float *a, const float *b, int n);
     void (*softmax)(const float *x, float *out, int n);
+    /* A matrix of n rows: softmax of the rows, plus eps; columns by their sums, then rows and columns rounds - 1 times. */
+    void (*sinkhorn)(const float *x, float *out, int n, int rounds, float eps);
     /* One row: the chosen experts' numbers, then their weights; scratch: 2 * n_expert + n_groups floats. */
     void (*route)(const edge_router *router, const float *logits, float *out, float *scratch);
     /* Store one row's keys and values (all heads) at `slot` of a page. */

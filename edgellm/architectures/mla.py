@@ -38,7 +38,7 @@ class Latent:
             p.integer(f"attention.kv_lora_rank{where}"),
             p.integer(f"attention.key_length_mla{where}", 0, minimum=0) or p.head_dim,
             p.integer(f"attention.value_length_mla{where}", 0, minimum=0) or p.head_dim_v,
-            p.integer("rope.dimension_count", p.head_dim),
+            p.integer("rope.dimension_count", p.head_dim, minimum=0),
         )
         if found.n_rot > found.key:
             raise ModelFormatError(f"{p.key('rope.dimension_count')} = {found.n_rot}: of heads of {found.key}")
@@ -71,15 +71,17 @@ def latent_attention(
     q = _queries(p, b, x, i, n_head * widths.key, q_scale)
     both = (0, widths.rank + widths.n_rot)
     latent = b.matmul(x, f"{blk}_kv_a_mqa", widths.rank, rows=both)
-    turning = b.matmul(x, f"{blk}_kv_a_mqa", widths.n_rot, rows=(widths.rank, both[1]))
+    turning = None
+    if widths.n_rot:
+        turning = b.matmul(x, f"{blk}_kv_a_mqa", widths.n_rot, rows=(widths.rank, both[1]))
+        if b.has(f"{blk}_k_norm.weight"):
+            turning = b.rms_norm(turning, f"{blk}_k_norm.weight", p.eps)
     latent = b.rms_norm(latent, f"{blk}_kv_a_norm.weight", p.eps)
-    if b.has(f"{blk}_k_norm.weight"):
-        turning = b.rms_norm(turning, f"{blk}_k_norm.weight", p.eps)
     if absorbed(b, i):
-        still = b.slice(q, 0, widths.still, widths.key)
+        still = q if turning is None else b.slice(q, 0, widths.still, widths.key)
         still = b.matmul_experts(still, None, f"{blk}_k_b", widths.rank, n_head, n_head)
-        q = b.concat(still, b.slice(q, widths.still, widths.n_rot, widths.key), n_head)
-        k, v, n_head_kv = b.concat(latent, turning), latent, 1
+        q, k, v, n_head_kv = _joined(b, q, still, turning, n_head, widths), latent, latent, 1
+        k = k if turning is None else b.concat(latent, turning)
     else:
         pair = widths.still + widths.value
         kv = b.matmul(latent, f"{blk}_kv_b", n_head * pair)
@@ -90,7 +92,8 @@ def latent_attention(
     if sharpen is not None:
         q = b.position_scale(q, *sharpen)
     state = KVState(f"blk.{i}.kv", n_head_kv, head_dim, v.width // n_head_kv, window, rope)
-    y = b.attention(q, k, v, state, n_head, scale)
+    sinks = f"blk.{i}.attn_sinks.weight"
+    y = b.attention(q, k, v, state, n_head, scale, sinks=sinks if b.has(sinks) else None)
     return b.matmul_experts(y, None, f"{blk}_v_b", widths.value, n_head, n_head) if absorbed(b, i) else y
 
 
@@ -118,7 +121,16 @@ def _queries(p: Params, b: ProgramBuilder, x: Value, i: int, width: int, scale_u
     return b.matmul(b.rms_norm(narrow, f"{blk}_a_norm.weight", p.eps), f"{blk}_b", width)
 
 
-def _keys(b: ProgramBuilder, kv: Value, turning: Value, n_head: int, widths: Latent) -> Value:
+def _joined(b: ProgramBuilder, q: Value, still: Value, turning: Value | None, n_head: int, widths: Latent) -> Value:
+    """Return queries for the latent vectors themselves, each followed by the part that turns, if any."""
+    if turning is None:
+        return still
+    return b.concat(still, b.slice(q, widths.still, widths.n_rot, widths.key), n_head)
+
+
+def _keys(b: ProgramBuilder, kv: Value, turning: Value | None, n_head: int, widths: Latent) -> Value:
+    if turning is None:
+        return b.slice(kv, 0, widths.still, widths.still + widths.value)
     if widths.still:
         return b.concat(b.slice(kv, 0, widths.still, widths.still + widths.value), turning, n_head, shared=True)
     keys = turning

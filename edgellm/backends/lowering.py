@@ -31,6 +31,7 @@ from edgellm.program.ops import (
     Rope,
     Scale,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
     Softmax,
@@ -84,6 +85,7 @@ KINDS: dict[type, int] = {
     Route: 23,
     MatMulExperts: 25,
     Softmax: 26,
+    Sinkhorn: 27,
 }
 ACTIVATIONS = {
     name: i for i, name in enumerate(("silu", "gelu", "sigmoid", "gelu_quick", "relu", "relu2", "softplus", "tanh"))
@@ -229,6 +231,8 @@ class _Lowering:
                 row |= {"f0": limit, "f1": offset, "size": row["width"] // self.program.widths[gate]}
             case Softcap(x=x, cap=cap, hard=hard):
                 row |= {"a": self._slot(x), "f0": cap, "size": int(hard)}
+            case Sinkhorn(x=x, size=size, rounds=rounds, eps=eps):
+                row |= {"a": self._slot(x), "size": size, "n_head": rounds, "f0": eps}
             case Softmax(x=x, size=size):
                 row |= {"a": self._slot(x), "size": size}
             case SelectRows(x=x):

@@ -17,7 +17,7 @@ from edgellm.backends.base import PAGE, Batch, CompileOptions, KVType, Segment, 
 from edgellm.backends.batches import check_result
 from edgellm.backends.reference_attention import Pages, attend_one, through_bytes
 from edgellm.backends.reference_recurrent import StateStore, run_recurrent
-from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, softmax, spread
+from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, sinkhorn, softmax, spread
 from edgellm.backends.weight_table import with_constants
 from edgellm.dtypes import DType
 from edgellm.errors import ArgumentError, CancelledError, ClosedError, OutOfMemoryError, UnsupportedModelError
@@ -41,6 +41,7 @@ from edgellm.program.ops import (
     Rope,
     Scale,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
     Softmax,
@@ -200,6 +201,9 @@ class ReferenceExecutable:
             case Softcap():
                 x = values[op.x]
                 return np.clip(x, -op.cap, op.cap) if op.hard else op.cap * np.tanh(x / op.cap)
+            case Sinkhorn():
+                x = values[op.x].reshape(len(values[op.x]), -1, op.size, op.size)
+                return sinkhorn(x, op.rounds, op.eps).reshape(values[op.x].shape)
             case Softmax():
                 x = values[op.x].reshape(len(values[op.x]), -1, op.size)
                 return softmax(x).reshape(values[op.x].shape)

@@ -77,6 +77,16 @@ def softmax(x: Array) -> Array:
     return chance
 
 
+def sinkhorn(x: Array, rounds: int, eps: float) -> Array:
+    """Return matrices (along the last two axes) whose rows and columns nearly sum to one."""
+    x = softmax(x) + eps
+    x = x / (x.sum(axis=-2, keepdims=True) + eps)
+    for _ in range(rounds - 1):
+        x = x / (x.sum(axis=-1, keepdims=True) + eps)
+        x = x / (x.sum(axis=-2, keepdims=True) + eps)
+    return x
+
+
 def _best(scores: Array, n: int) -> npt.NDArray[np.intp]:
     """Return the places of the `n` largest scores, best first and the lower place among equals."""
     return np.argsort(-scores, axis=-1, kind="stable")[..., :n]

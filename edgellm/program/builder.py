@@ -28,6 +28,7 @@ from edgellm.program.ops import (
     Scale,
     ScaleUse,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
     Softmax,
@@ -223,6 +224,10 @@ class ProgramBuilder:
         """Turn each row, or each run of `size` values, into shares that sum to one."""
         size = x.width if size is None else size
         return self._add(Softmax(self._name("softmax"), x.name, size), x.width)
+
+    def sinkhorn(self, x: Value, size: int, rounds: int, eps: float) -> Value:
+        """Turn each row, a matrix of `size` rows, into one whose rows and columns nearly sum to one."""
+        return self._add(Sinkhorn(self._name("sinkhorn"), x.name, size, rounds, eps), x.width)
 
     def slice(self, x: Value, start: int, length: int, size: int | None = None) -> Value:
         """Take `length` values from `start` on out of each row, or out of each run of `size` values."""

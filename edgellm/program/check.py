@@ -22,6 +22,7 @@ from edgellm.program.ops import (
     Rope,
     RopeSpec,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
     Softmax,
@@ -123,6 +124,11 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             for name in (op.weight, op.bias):
                 yield from _weight(program, name, (op.size,) if shared else of_runs)
             yield from _eps(op.eps)
+        case Sinkhorn():
+            yield from _divides(op.size * op.size, width[op.x], "the matrix's size")
+            yield from _eps(op.eps)
+            if op.rounds < 1:
+                yield f"has {op.rounds} rounds"
         case Softmax():
             yield from _divides(op.size, width[op.x], "the run's size")
         case L2Norm():
@@ -152,7 +158,7 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             yield from check_recurrent(program, op, width)
     if isinstance(op, get_args(RowOp)):
         yield from check_row_op(program, op, width)
-    if isinstance(op, (RmsNorm, LayerNorm, L2Norm, Rope, PositionScale, Softcap, Softmax, SelectRows, Add)):
+    if isinstance(op, (RmsNorm, LayerNorm, L2Norm, Rope, PositionScale, Softcap, Softmax, Sinkhorn, SelectRows, Add)):
         for name in inputs(op):
             if width[name] != out:
                 yield f"is {out} wide, but reads {name} of {width[name]}"

@@ -291,6 +291,21 @@ class Softmax:
 
 
 @dataclass(frozen=True, slots=True)
+class Sinkhorn:
+    """Make each run of ``size * size`` values a matrix whose rows and columns nearly sum to one.
+
+    Its rows go through softmax, plus ``eps``; then the columns are divided by their sums plus ``eps``, and in each
+    further round the rows and the columns are.  Sinkhorn & Knopp, 1967.
+    """
+
+    out: str
+    x: str
+    size: int
+    rounds: int
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
 class SelectRows:
     """Keep only the rows whose logits the step wants."""
 
@@ -320,6 +335,7 @@ Op = (
     | Glu
     | Softcap
     | Softmax
+    | Sinkhorn
     | SelectRows
     | Conv1d
     | SsmScan
@@ -348,6 +364,7 @@ INPUTS: dict[type, tuple[str, ...]] = {
     Glu: ("gate", "up"),
     Softcap: ("x",),
     Softmax: ("x",),
+    Sinkhorn: ("x",),
     SelectRows: ("x",),
     Conv1d: ("x",),
     SsmScan: ("x", "dt", "b", "c"),

@@ -20,13 +20,28 @@ from edgellm.program.ops import (
     RmsNorm,
     Rope,
     Scale,
+    Sinkhorn,
     Softcap,
     Softmax,
     inputs,
 )
 from edgellm.program.program import Program
 
-_IN_PLACE = (Activate, Add, Glu, L2Norm, LayerNorm, Mul, PositionScale, RmsNorm, Rope, Scale, Softcap, Softmax)
+_IN_PLACE = (
+    Activate,
+    Add,
+    Glu,
+    L2Norm,
+    LayerNorm,
+    Mul,
+    PositionScale,
+    RmsNorm,
+    Rope,
+    Scale,
+    Sinkhorn,
+    Softcap,
+    Softmax,
+)
 """Ops that read an element of each input for the last time before they write it."""
 
 

@@ -73,6 +73,18 @@ def test_softmax_of_every_run(row_backend: Backend, reference: Backend, size: in
     assert (np.abs(found - expected) <= (size / 16 + 20 + np.abs(x).max()) * UNIT * expected + TINY).all()
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 20])
+@pytest.mark.parametrize("size", [1, 3, 4, 17])
+def test_sinkhorn_makes_rows_and_columns_sum_to_one(
+    row_backend: Backend, reference: Backend, size: int, rounds: int
+) -> None:
+    x = table(9, 2 * size * size, spread=0.5)
+    found, expected = both(Probe.of([x], lambda p, v: p.sinkhorn(v[0], size, rounds, 1e-6)), row_backend, reference)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    columns = found.reshape(9, 2, size, size).sum(axis=2)
+    np.testing.assert_allclose(columns, 1.0, atol=1e-4)
+
+
 def test_constants_come_with_the_program(row_backend: Backend, reference: Backend) -> None:
     values = [0.25 * i for i in range(48)]
     probe = Probe.of([table(5, 48)], lambda p, v: p.add(v[0], p.embed_constant("own", values)))
