@@ -30,8 +30,8 @@ weights: {passed} of {total} agree, their logits (of encoders the vectors of the
 error below 1e-8, with all metadata keys and with only those that matter, with the prompt at once and token by token, on
 the `reference` and the `native` backend. `make_architectures.py` writes this page from the results of these tests.
 
-*Text* is what continues texts, *vectors* what only embeds them, *masks* what fills in masked tokens and sees both sides:
-such models score and embed, but `generate` refuses them. The first kind embeds, too.
+*Text* is what continues texts, *vectors* what only embeds them, *masks* what fills in masked tokens and sees both
+sides: such models score and embed, but `generate` refuses them. The first kind embeds, too.
 
 To teach EdgeLLM another one see [adding an architecture](adding-an-architecture.md).
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from edgellm.errors import (
     ArgumentError,
     BackendError,
+    CallbackError,
     CancelledError,
     ClosedError,
     ContextOverflowError,
@@ -34,11 +35,14 @@ from edgellm.errors import (
 if TYPE_CHECKING:
     from edgellm import catalog
     from edgellm.architectures import register_architecture
+    from edgellm.chat.events import ContentDelta, ReasoningDelta, ToolCall, ToolCallDelta, ToolCallStart, ToolResult
     from edgellm.conversion import convert
     from edgellm.engine.generation import Generation
     from edgellm.engine.request import Timings, Usage
     from edgellm.info import ModelInfo
     from edgellm.model import Model
+    from edgellm.reply import Reply
+    from edgellm.toolrun import ToolRun
     from edgellm.vocabulary import Tokenizer
 
 __version__ = "0.1.0"
@@ -46,8 +50,10 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "BackendError",
+    "CallbackError",
     "CancelledError",
     "ClosedError",
+    "ContentDelta",
     "ContextOverflowError",
     "DownloadError",
     "EdgeLLMError",
@@ -60,9 +66,16 @@ __all__ = [
     "ModelNotFoundError",
     "NumericalError",
     "OutOfMemoryError",
+    "ReasoningDelta",
+    "Reply",
     "TemplateError",
     "Timings",
     "Tokenizer",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallStart",
+    "ToolResult",
+    "ToolRun",
     "UnsupportedModelError",
     "Usage",
     "VocabularyError",
@@ -73,11 +86,19 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ContentDelta": "edgellm.chat.events",
     "Generation": "edgellm.engine.generation",
     "Model": "edgellm.model",
     "ModelInfo": "edgellm.info",
+    "ReasoningDelta": "edgellm.chat.events",
+    "Reply": "edgellm.reply",
     "Timings": "edgellm.engine.request",
     "Tokenizer": "edgellm.vocabulary",
+    "ToolCall": "edgellm.chat.events",
+    "ToolCallDelta": "edgellm.chat.events",
+    "ToolCallStart": "edgellm.chat.events",
+    "ToolResult": "edgellm.chat.events",
+    "ToolRun": "edgellm.toolrun",
     "Usage": "edgellm.engine.request",
     "convert": "edgellm.conversion",
     "register_architecture": "edgellm.architectures",

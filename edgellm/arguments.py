@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
+from typing import Any
 
 from edgellm.errors import ArgumentError, VocabularyError
 
@@ -48,6 +49,19 @@ def stop_strings(value: object) -> tuple[str, ...]:
         if not isinstance(stop, str) or not stop:
             raise ArgumentError(f"stop must hold strings that are not empty, not {stop!r}")
     return stops
+
+
+def logprob_count(name: str, value: object, n_vocab: int) -> int | None:
+    """Return how many rivals to report, None where nothing is asked for.  Raises ArgumentError."""
+    return None if value is None else integer(name, value, 0, n_vocab)
+
+
+def functions(name: str, value: object) -> tuple[Callable[..., Any], ...]:
+    """Return `value` as a tuple of functions.  Raises ArgumentError."""
+    found = tuple(value) if isinstance(value, Iterable) else (value,)
+    if not isinstance(value, Iterable) or not all(callable(function) for function in found):
+        raise ArgumentError(f"{name} must be a sequence of functions, not {_shortened(value)}")
+    return found
 
 
 def token_list(name: str, value: object, n_vocab: int) -> list[int]:

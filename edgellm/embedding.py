@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from edgellm.arguments import choice, token_list
 from edgellm.engine.memory import MAX_RUNNING
-from edgellm.engine.request import Request, Vectors
+from edgellm.engine.request import Request
+from edgellm.engine.scoring import KeepVectors
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError, NumericalError, UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -40,17 +41,17 @@ class Embedder:
         how = self._pooling(pooling)
         inputs = self._inputs(texts)
         result = np.empty((len(inputs), width), np.float32)
-        flying: deque[tuple[int, Request]] = deque()
+        flying: deque[tuple[Request, KeepVectors]] = deque()
         try:
             for i, ids in enumerate(inputs):
                 if len(flying) == _IN_FLIGHT:
-                    result[flying[0][0]] = _pooled(self._wait(flying[0][1]), normalize and how != "rank")
+                    result[i - _IN_FLIGHT] = _pooled(self._wait(*flying[0]), normalize and how != "rank")
                     flying.popleft()
-                flying.append((i, self._submit(ids, _rows(how, len(ids)), width)))
-            for i, request in flying:
-                result[i] = _pooled(self._wait(request), normalize and how != "rank")
+                flying.append(self._submit(ids, _rows(how, len(ids)), width))
+            for i, asked in enumerate(flying, len(inputs) - len(flying)):
+                result[i] = _pooled(self._wait(*asked), normalize and how != "rank")
         finally:
-            for _, request in flying:
+            for request, _ in flying:
                 self._engine.cancel(request)
         return result
 
@@ -60,9 +61,9 @@ class Embedder:
 
         width = self._width()
         ids = self._ids("text", text)
-        request = self._submit(ids, range(len(ids)), width)
+        request, vectors = self._submit(ids, range(len(ids)), width)
         try:
-            rows = self._wait(request)
+            rows = self._wait(request, vectors)
         finally:
             self._engine.cancel(request)
         return np.stack([_pooled(row[None], normalize) for row in rows])
@@ -107,26 +108,23 @@ class Embedder:
             )
         return ids
 
-    def _submit(self, ids: list[int], rows: range, width: int) -> Request:
-        import numpy as np
-
-        vectors = Vectors(rows, np.empty((len(rows), width), np.float32))
-        request = Request(ids, max_tokens=0, sampler=None, vectors=vectors)
+    def _submit(self, ids: list[int], rows: range, width: int) -> tuple[Request, KeepVectors]:
+        vectors = KeepVectors(len(ids), rows, width)
+        request = Request(ids, max_tokens=0, sampler=None, score=vectors)
         self._engine.submit(request)
-        return request
+        return request, vectors
 
-    def _wait(self, request: Request) -> npt.NDArray[np.float32]:
+    def _wait(self, request: Request, vectors: KeepVectors) -> npt.NDArray[np.float32]:
         import numpy as np
 
-        assert request.vectors is not None
         request.events.get()
         if request.error is not None:
             raise request.error
         if request.finish_reason == "cancelled":
             raise CancelledError("the Model was closed while it computed embeddings")
-        if not np.isfinite(request.vectors.out).all():
+        if not np.isfinite(vectors.rows).all():
             raise NumericalError("the model made an embedding that is not finite: the file or its numbers are damaged")
-        return request.vectors.out
+        return vectors.rows
 
 
 def _rows(pooling: str, n_tokens: int) -> range:

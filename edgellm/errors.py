@@ -16,6 +16,7 @@ where ``except edgellm.EdgeLLMError`` is too wide.
     ├── ContextOverflowError    (ValueError)           more tokens than the context holds
     ├── OutOfMemoryError        (MemoryError)          the plan does not fit in memory
     ├── NumericalError          (ArithmeticError)      the model gave NaN or no possible token
+    ├── CallbackError           (RuntimeError)         a function of the caller's failed
     ├── BackendError            (RuntimeError)         a backend is missing or failed
     ├── ClosedError             (RuntimeError)         the Model was closed, or crossed a fork
     └── CancelledError          (RuntimeError)         the work was cancelled
@@ -72,6 +73,10 @@ class OutOfMemoryError(EdgeLLMError, MemoryError):
 
 class NumericalError(EdgeLLMError, ArithmeticError):
     """The model's logits leave no token to choose."""
+
+
+class CallbackError(EdgeLLMError, RuntimeError):
+    """A function that the caller passed in raised an exception, which is the cause of this one."""
 
 
 class BackendError(EdgeLLMError, RuntimeError):

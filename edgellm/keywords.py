@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from edgellm.chat import ChatOptions
-from edgellm.sampling import SamplingKeywords, SamplingParams
+from edgellm.errors import ArgumentError
+from edgellm.sampling import LogitsProcessor, SamplingKeywords, SamplingParams
+from edgellm.tools import Given, Tool, chosen, read_tools
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Arguments = TypeVar("Arguments", bound=SamplingParams)
@@ -43,6 +45,9 @@ class GenerateKeywords(SamplingKeywords, total=False):
     max_tokens: int | None
     stop: str | Iterable[str] | None
     parse_special: bool
+    logprobs: int | None
+    prompt_logprobs: int | None
+    logits_processors: Sequence[LogitsProcessor]
     schema: Any
     regex: str | None
     grammar: str | None
@@ -57,40 +62,70 @@ class GenerateArguments(SamplingParams):
     max_tokens: int | None = None
     stop: str | Iterable[str] | None = None
     parse_special: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    logits_processors: Sequence[LogitsProcessor] = ()
     schema: Any = None
     regex: str | None = None
     grammar: str | None = None
     json: bool = False
     choices: Sequence[str] | None = None
 
+    @property
+    def is_structured(self) -> bool:
+        """Whether the text has to follow something."""
+        return self.json or any(x is not None for x in (self.schema, self.regex, self.grammar, self.choices))
+
 
 class ChatKeywords(GenerateKeywords, total=False):
     """What `Model.chat` and `Model.explain_prompt` take besides the messages."""
 
-    tools: Sequence[Mapping[str, Any]] | None
+    tools: Sequence[Given] | None
+    tool_choice: str | Mapping[str, Any] | None
+    run_tools: bool
+    max_tool_rounds: int
     documents: Sequence[Mapping[str, Any]] | None
     add_generation_prompt: bool | None
     continue_final_message: bool
     enable_thinking: bool | None
     reasoning_effort: str | None
     template_args: Mapping[str, Any] | None
+    reply_format: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatArguments(GenerateArguments):
     """The same with defaults."""
 
-    tools: Sequence[Mapping[str, Any]] | None = None
+    tools: Sequence[Given] | None = None
+    tool_choice: str | Mapping[str, Any] | None = None
+    run_tools: bool = False
+    max_tool_rounds: int = 8
     documents: Sequence[Mapping[str, Any]] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool = False
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
     template_args: Mapping[str, Any] | None = None
+    reply_format: str | None = None
+
+    def functions(self) -> tuple[Tool, ...]:
+        """Return the tools to run.  Raises ArgumentError if there are none, or any cannot be run."""
+        given = read_tools(self.tools)
+        for tool in given:
+            if tool.function is None or inspect.iscoroutinefunction(tool.function):
+                raise ArgumentError(f"run_tools can call plain functions only, which {tool.name!r} is not")
+        if not given:
+            raise ArgumentError("run_tools is set, but there are no tools")
+        return given
 
     def options(self) -> ChatOptions:
         """Return those that decide how the conversation is written.  Raises ArgumentError."""
-        return ChatOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ChatOptions)})
+        tools = read_tools(self.tools)
+        if chosen(self.tool_choice, tools) == "none":
+            tools = ()
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(ChatOptions)}
+        return ChatOptions(**{**own, "tools": [tool.schema for tool in tools] or None})
 
 
 def accepts(arguments: type[SamplingParams]) -> Callable[[Method], Method]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-from edgellm.arguments import choice, integer, stop_strings, token_limit, token_list
+from edgellm.arguments import choice, functions, integer, logprob_count, stop_strings, token_limit, token_list
 from edgellm.backends.base import KV_TYPES
+from edgellm.chatting import check_messages, prepare_turn
 from edgellm.constraints import Constraints
 from edgellm.embedding import Embedder
 from edgellm.engine.generation import Generation
@@ -17,14 +18,17 @@ from edgellm.engine.limits import Overflow, fit
 from edgellm.engine.machine import default_threads
 from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
+from edgellm.engine.scoring import KeepLogits, PromptLogprobs
 from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError, UnsupportedModelError
 from edgellm.explain import Explanation, explain
 from edgellm.keywords import ChatArguments, ChatKeywords, GenerateArguments, GenerateKeywords, accepts, settle
 from edgellm.loading import Options, load
 from edgellm.locate import locate
+from edgellm.reply import Reply
 from edgellm.sampling import Sampler
 from edgellm.structured import wanted
 from edgellm.textstream import TextStream
+from edgellm.toolrun import ToolRun
 from edgellm.vocabulary import Tokenizer
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
     from edgellm.backends.base import KVType
     from edgellm.chat import ChatTemplate
+    from edgellm.chat.parser import ReplyParser
     from edgellm.info import ModelInfo
     from edgellm.sampling import Constraint
 
@@ -126,6 +131,11 @@ class Model:
             value; docs/structured.md has the details.
         stop: text that ends the generation and is left out; up to 64 of them.  The spelling of a control token
             stops at that token.
+        logprobs, prompt_logprobs: report the log-probability of each chosen token, and of each token of the prompt, and
+            so many of the likeliest tokens in its place (`Generation.logprobs`, `prompt_logprobs`), by the model's own
+            logits, whatever the settings make of them.
+        logits_processors: functions that take all ids so far and the logits (a copy, float32) and return new ones or
+            None.  They run in the engine's thread, where everything waits for them.
         parse_special: let the prompt's text spell control tokens; a prompt that spells BOS first gets no other.
 
         Raises ArgumentError, GrammarError for a schema or grammar that cannot be used, ContextOverflowError for a
@@ -138,18 +148,24 @@ class Model:
             ids = self._prompts.encode(prompt, parse_special=asked.parse_special)
         else:
             ids = self._ids("prompt", prompt)
-        return self._start(ids, asked)
+        request, parse = self._request(ids, asked)
+        return Generation(request, self._engine, self, parse)
 
     @accepts(ChatArguments)
-    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Generation:
+    def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Reply:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
-        tools: JSON schemas of functions the model may call.
+        tools: what the model may call: functions with type annotations and a docstring, or JSON schemas.
+        tool_choice: "auto", "required", "none", or the name of the tool to call.
+        run_tools: call the functions the model asks for and let it go on, at most `max_tool_rounds` times; the result
+            is a `ToolRun`.  Otherwise `Reply.tool_calls` says what to call.
         documents: texts to answer from, as the template defines them.
         continue_final_message: go on with the last message instead of beginning a new one.
         add_generation_prompt: begin the assistant's turn; None: unless the last message is continued.
         enable_thinking, reasoning_effort: for models that reason before they answer; others take no notice.
         template_args: further variables of the template, by name.
+        reply_format: how the model writes reasoning and calls, if the template does not show it: a name of
+            docs/tools.md, or "raw" for a text that is not taken apart.
         parse_special: let messages, tools and documents spell control tokens; otherwise they are taken as text.
 
         With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
@@ -157,14 +173,23 @@ class Model:
         """
         self._check_continues()
         asked = settle(ChatArguments, keywords)
-        options = asked.options()
-        _check_messages(messages)
-        prompts, dropped = self._prompts, 0
-        if self._overflow == "shift":
-            ids, dropped = prompts.encode_fitting(messages, self._info.n_ctx, options)
-        else:
-            ids = prompts.encode_chat(messages, options)
-        return self._start(ids, asked, dropped=dropped)
+        rounds = integer("max_tool_rounds", asked.max_tool_rounds, 1)
+        if asked.run_tools:
+            return ToolRun(
+                lambda talk: self._answer(talk, asked)[:2], messages, self._engine, self, asked.functions(), rounds
+            )
+        request, parser, parse = self._answer(messages, asked)
+        return Reply(request, self._engine, self, parse, parser)
+
+    def _answer(
+        self, messages: Sequence[Mapping[str, Any]], asked: ChatArguments
+    ) -> tuple[Request, ReplyParser, Callable[[str], Any] | None]:
+        fitting = self._info.n_ctx if self._overflow == "shift" else None
+        turn = prepare_turn(self._prompts, self._constraints, messages, asked, fitting)
+        request, parse = self._request(
+            turn.prompt.ids, asked, constraint=turn.constraint, dropped=turn.prompt.dropped, spelled=turn.spelled
+        )
+        return request, turn.parser, parse
 
     @accepts(ChatArguments)
     def explain_prompt(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Explanation:
@@ -175,16 +200,25 @@ class Model:
         """
         self._engine.check_usable()
         options = settle(ChatArguments, keywords).options()
-        _check_messages(messages)
+        check_messages(messages)
         return explain(self._prompts, messages, options)
 
-    def _start(
-        self, ids: list[int], asked: GenerateArguments, constraint: Constraint | None = None, dropped: int = 0
-    ) -> Generation:
+    def _request(
+        self,
+        ids: list[int],
+        asked: GenerateArguments,
+        *,
+        constraint: Constraint | None = None,
+        dropped: int = 0,
+        spelled: frozenset[int] = frozenset(),
+    ) -> tuple[Request, Callable[[str], Any] | None]:
+        """Return a request, submitted, and what makes the value of its text."""
         parse = None
         grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
         if grammar is not None:
             constraint, parse = self._constraints.start(grammar, ids[-1]), grammar.value
+        n_vocab = self._info.n_vocab
+        scored = logprob_count("prompt_logprobs", asked.prompt_logprobs, n_vocab)
         limit = token_limit(asked.max_tokens)
         stops = stop_strings(asked.stop)
         fitted = fit(ids, limit, self._info.n_ctx, self._overflow)
@@ -192,15 +226,21 @@ class Model:
         if self._prompts.has_vocabulary or stops:
             tokenizer = self._prompts.tokenizer
             after = ids[-1] if ids[-1] < tokenizer.n_vocab else None
-            text = TextStream(tokenizer, after, stops)
+            text = TextStream(tokenizer, after, stops, spelled)
             stop_ids = tokenizer.eog_ids | self._prompts.stop_ids(stops)
+        breakers = self._prompts.breakers(asked.dry_breakers) if asked.breaks_repetition else ()
         request = Request(
             fitted.prompt,
             max_tokens=fitted.max_tokens,
-            sampler=Sampler(asked, self._info.n_vocab, ids, constraint=constraint),
+            sampler=Sampler(
+                asked, n_vocab, ids, constraint=constraint, breakers=breakers,
+                processors=functions("logits_processors", asked.logits_processors),
+            ),
             text=text,
             stop_ids=stop_ids,
-        )
+            score=None if scored is None else PromptLogprobs(fitted.prompt, n_vocab, scored),
+            top_logprobs=logprob_count("logprobs", asked.logprobs, n_vocab),
+        )  # fmt: skip
         request.n_prompt = len(ids) + dropped
         request.dropped = dropped + fitted.dropped
         request.truncated = fitted.truncated
@@ -208,7 +248,7 @@ class Model:
             request.finish("length")
         else:
             self._engine.submit(request)
-        return Generation(request, self._engine, self, parse)
+        return request, parse
 
     def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Return the ids of `text`; see `edgellm.Tokenizer.encode`."""
@@ -228,15 +268,13 @@ class Model:
         ArgumentError for no ids, VocabularyError for unknown ones, ContextOverflowError for more than n_ctx,
         UnsupportedModelError for an encoder, CancelledError if the Model is closed meanwhile.
         """
-        import numpy as np
-
         self._check_generates()
         tokens = self._ids("ids", ids)
         n_ctx = self._info.n_ctx
         if len(tokens) > n_ctx:
             raise ContextOverflowError(f"ids has {len(tokens)} tokens, the context holds {n_ctx}")
-        rows = np.empty((len(tokens), self._info.n_vocab), np.float32)
-        request = Request(tokens, max_tokens=0, sampler=None, logits=rows)
+        score = KeepLogits(len(tokens), self._info.n_vocab)
+        request = Request(tokens, max_tokens=0, sampler=None, score=score)
         self._engine.submit(request)
         try:
             request.events.get()
@@ -246,7 +284,7 @@ class Model:
             raise request.error
         if request.finish_reason == "cancelled":
             raise CancelledError("the Model was closed while it computed logits")
-        return rows
+        return score.rows
 
     def embed(
         self,
@@ -314,8 +352,3 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model: {self._info.name}, {self._info.quantization}, n_ctx={self._info.n_ctx}>"
-
-
-def _check_messages(messages: object) -> None:
-    if not isinstance(messages, (str, bytes)) and isinstance(messages, Sequence) and not messages:
-        raise ArgumentError("messages is empty: give at least one message")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from edgellm.chat import ChatOptions
@@ -12,11 +13,22 @@ from edgellm.segments import Marker, Segments
 
 if TYPE_CHECKING:
     from edgellm.chat import ChatTemplate
+    from edgellm.chat.recognise import ReplyFormat
     from edgellm.tokenizer import Tokenizer
 
 Messages = Sequence[Mapping[str, Any]]
 TEMPLATE_KEY = "tokenizer.chat_template"
 _AS_USUAL = ChatOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A conversation written out."""
+
+    ids: list[int]
+    text: str
+    dropped: int = 0
+    """Tokens of older turns that were left out."""
 
 
 class Prompts:
@@ -28,6 +40,7 @@ class Prompts:
         self._lock = threading.RLock()
         self._tokenizer: Tokenizer | None = None
         self._templates: dict[str, ChatTemplate] = {}
+        self._breakers: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
 
     @property
     def has_vocabulary(self) -> bool:
@@ -98,7 +111,11 @@ class Prompts:
         return ids
 
     def encode_chat(self, messages: Messages, options: ChatOptions = _AS_USUAL) -> list[int]:
-        """Return the ids of a conversation, ready for the assistant's turn.
+        """Return the ids of a conversation; see `prepare`."""
+        return self.prepare(messages, options).ids
+
+    def prepare(self, messages: Messages, options: ChatOptions) -> Prompt:
+        """Return a conversation ready for the assistant's turn.
 
         Control tokens come from the template alone, unless `options.parse_special` lets messages, tools and documents
         spell them too.
@@ -106,10 +123,17 @@ class Prompts:
         template = self.template_for(options)
         if options.parse_special:
             text = options.render(template, messages, options.tools, options.documents)
-            return self.encode(text, parse_special=True)
+            return Prompt(self.encode(text, parse_special=True), text)
         given = (messages, options.tools, options.documents)
         marker = Marker(given, self._spelled)
-        return self._encode(marker.segments(options.render(template, *marker.mark(given))))
+        segments = marker.segments(options.render(template, *marker.mark(given)))
+        return Prompt(self._encode(segments), "".join(text for text, _ in segments))
+
+    def reply_tokens(self, format: ReplyFormat) -> frozenset[int]:
+        """Return the control tokens that are read as text in replies of a format."""
+        tokenizer = self.tokenizer
+        ids = map(tokenizer.id_of, format.tokens)
+        return frozenset(token for token in ids if token is not None and tokenizer.is_control(token))
 
     def _spelled(self, text: str) -> frozenset[str]:
         """The spellings of control tokens that a text contains."""
@@ -117,24 +141,35 @@ class Prompts:
         found = set(tokenizer.encode(text, add_special=False, parse_special=True))
         return frozenset(tokenizer.piece(token) for token in found if tokenizer.is_control(token))
 
-    def encode_fitting(self, messages: Messages, n_tokens: int, options: ChatOptions) -> tuple[list[int], int]:
-        """Return the ids of the conversation without its oldest turns, as many as it takes to fit in `n_tokens`.
+    def prepare_fitting(self, messages: Messages, n_tokens: int, options: ChatOptions) -> Prompt:
+        """Return the conversation without its oldest turns, as many as it takes to fit in `n_tokens`.
 
-        System messages and the last message stay, so the result may still be too long.  The second value is the
-        number of tokens left out.
+        System messages and the last message stay, so the result may still be too long.
         """
-        ids = self.encode_chat(messages, options)
-        whole, kept = len(ids), list(messages)
-        while len(ids) > n_tokens and (turn := _oldest_turn(kept)):
+        prompt = self.prepare(messages, options)
+        whole, kept = len(prompt.ids), list(messages)
+        while len(prompt.ids) > n_tokens and (turn := _oldest_turn(kept)):
             del kept[turn.start : turn.stop]
-            ids = self.encode_chat(kept, options)
-        return ids, whole - len(ids)
+            prompt = self.prepare(kept, options)
+        return replace(prompt, dropped=whole - len(prompt.ids))
 
     def stop_ids(self, stops: Sequence[str]) -> frozenset[int]:
         """Return the ids of the stop strings that are control tokens, whose text never shows up in the output."""
         tokenizer = self.tokenizer
         ids = ((stop, tokenizer.id_of(stop)) for stop in stops)
         return frozenset(token for _, token in ids if token is not None and tokenizer.is_control(token))
+
+    def breakers(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        """Return the token sequences that spell `texts`, for `Sampler`; none without a vocabulary."""
+        if not self.has_vocabulary:
+            return ()
+        key = tuple(texts)
+        with self._lock:
+            if key not in self._breakers:
+                from edgellm.breakers import token_sequences
+
+                self._breakers[key] = token_sequences(key, self.tokenizer)
+            return self._breakers[key]
 
 
 class _Spellings:

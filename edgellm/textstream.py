@@ -10,11 +10,16 @@ from edgellm.tokenizer import StopMatcher, StreamDecoder, Tokenizer
 class TextStream:
     """Decodes a completion while it is made.  See `edgellm.engine.request.TextOutput`."""
 
-    def __init__(self, tokenizer: Tokenizer, after: int | None, stops: Sequence[str]) -> None:
-        """`after` is the last id of the prompt: whether the first word brings its space depends on it."""
+    def __init__(
+        self, tokenizer: Tokenizer, after: int | None, stops: Sequence[str], spelled: frozenset[int] = frozenset()
+    ) -> None:
+        """`after` is the last id of the prompt: whether the first word brings its space depends on it.
+
+        `spelled` are control tokens that come as text, because someone downstream reads them.
+        """
         self.stopped = False
         self._n_vocab = tokenizer.n_vocab
-        self._decoder = StreamDecoder(tokenizer, after)
+        self._decoder = StreamDecoder(tokenizer, after, spelled=spelled)
         self._matcher = StopMatcher(stops) if stops else None
 
     def feed(self, token: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import os
 import re
 import shlex
@@ -16,6 +18,7 @@ import pytest
 from edgellm import architectures, backends
 from edgellm.backends.native import TYPES
 from edgellm.cli import VERBS, main
+from edgellm.sampling import SAMPLERS, SamplingParams
 
 ROOT = Path(__file__).parents[1]
 PAGES = {str(path.relative_to(ROOT)): path for glob in ("*.md", "docs/*.md", "models/*.md") for path in ROOT.glob(glob)}
@@ -113,3 +116,16 @@ def test_the_readme_claims_nothing_that_is_not_there() -> None:
         assert listed <= set(there)
     types = set(re.findall(r"\w+", row("weights")))
     assert {"F32", "Q4_K"} <= types <= set(TYPES)
+
+
+def test_the_table_of_samplers_has_every_step_setting_and_default() -> None:
+    text = PAGES["docs/sampling.md"].read_text()
+    rows = re.findall(r"^\| (\w+) \| (.*) \|", text.partition("| step |")[2], re.M)
+    assert tuple(step for step, _ in rows) == SAMPLERS
+    told = re.findall(r"`(\w+)=([^`]+)`", "".join(row for _, row in rows))
+    found = {name: ast.literal_eval(value) for name, value in told}
+    fields = {field.name: field.default for field in dataclasses.fields(SamplingParams)}
+    assert {name: tuple(v) if isinstance(v, list) else v for name, v in found.items()} == {
+        name: default for name, default in fields.items() if name not in ("logit_bias", "samplers", "seed")
+    }
+    assert "\n    " + "  ".join(SAMPLERS) + "\n" in text

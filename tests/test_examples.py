@@ -73,6 +73,17 @@ def test_chat(run: Run) -> None:
     assert second >= 16
 
 
+def test_structured(run: Run) -> None:
+    lines = dict(
+        line.split(":", 1) for line in run("structured").stdout.splitlines() if not line.startswith((" ", "}"))
+    )
+    assert lines["object"].strip().startswith("City(name='")
+    assert lines["choice"].strip() == "Paris"
+    assert re.fullmatch(r"\d{3}-\d{4}", lines["regex"].strip())
+    assert re.match(r"\d+ [+=]", lines["grammar"].strip())
+    assert "raise max_tokens" in lines["cut"]
+
+
 def test_sampling(run: Run) -> None:
     lines = dict(line.split(":", 1) for line in run("sampling").stdout.splitlines())
     assert lines["repeated"].strip() == lines["free"].strip() != lines["greedy"].strip()

@@ -2,13 +2,14 @@
 #include "kernels.h"
 #include "quants.h"
 #include "quants_codebook.h"
+#include "quants_columns.h"
 #include "quants_grid.h"
 #include "quants_ternary.h"
 #include "tables.h"
 
 
 /* Up to here unpacking again for each row is cheaper than a tile. */
-#define FEW_ROWS 3
+#define FEW_ROWS 1
 /* Into the second-level cache: the first one holds the rows at work. */
 #define PREFETCH(p) __builtin_prefetch((p), 0, 2)
 
@@ -154,6 +155,8 @@ enum { FLOAT_OUT = 4 };
         const uint8_t *row[FLOAT_OUT];                                                                                \
         UNROLL for (int i = 0; i < N; i++) row[i] = w->data + w->row_bytes * (size_t)(n0 + i);                        \
         const float *xr = x + (size_t)a0 * (size_t)K;                                                                 \
+        /* One row of inputs: weights come from memory, those of the next rows should be on their way. */             \
+        size_t ahead = R == 1 && n0 + 2 * N <= w->n_out ? (size_t)N * w->row_bytes : 0;                               \
         for (int k = 0; k < K; k += LANES) {                                                                          \
             int left = K - k;                                                                                         \
             vf v[FLOAT_ROWS];                                                                                         \
@@ -162,6 +165,7 @@ enum { FLOAT_OUT = 4 };
                 v[r] = left >= LANES ? vf_load(p) : vf_load_n(p, left);                                               \
             }                                                                                                         \
             UNROLL for (int i = 0; i < N; i++) {                                                                      \
+                PREFETCH(row[i] + ahead + (size_t)k * sizeof(elem));                                                  \
                 vf u = name##_at(row[i], k, left);                                                                    \
                 UNROLL for (int r = 0; r < R; r++) acc[i][r] = vf_fma(u, v[r], acc[i][r]);                            \
             }                                                                                                         \

@@ -24,47 +24,60 @@ INLINE vi T_(start)(const edge_act *act, size_t half) {
     return T_(U8_OFF) ? vi_set1(-T_(U8_OFF) * act->isum16[half]) : vi_zero();
 }
 
-/* Few rows: the weights are unpacked in registers, 16 rows at a time. */
-INLINE void T_(few)(const edge_matrix *w, const edge_act *act, int rows, float *out, int tile) {
+/* The end of a block: its sums join the accumulator. */
+INLINE vf T_(join)(vf acc, vi lo, vi hi, const edge_act *act, size_t at, const float *ws, const float *wm) {
+    vf t;
+    acc = add_half(acc, &t, lo, 0, T_(SUB), act, at, ws);
+    acc = add_half(acc, &t, hi, 1, T_(SUB), act, at, ws);
+    return T_(MIN) ? add_mins(acc, T_(SUB), act, at, wm) : acc;
+}
+
+/* One row: the weights are unpacked in registers, 16 rows at a time. */
+INLINE void T_(one)(const edge_matrix *w, const edge_act *act, size_t a, float *out, int tile) {
     const uint8_t *row[16];
     T_(row_pointers)(w, tile, row);
     int nb = act->n_block;
     const uint8_t *ahead = row[0];
-    size_t step = 0;
+    size_t step = 0, base = a * (size_t)nb;
     if (16 * (tile + 3) <= w->n_out) { /* rows that the tile after the next one will want, in memory's order */
         ahead += 32 * w->row_bytes;
-        step = 16 * w->row_bytes / (size_t)nb;
+        step = 16 * w->row_bytes / (size_t)nb * (T_(STEP) ? T_(STEP) : 1);
     }
-    for (int a = 0; a < rows; a++) {
-        size_t base = (size_t)a * (size_t)nb;
-        vf acc = vf_zero();
-        for (int b0 = 0; b0 < nb; b0 += 8) {
-            float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
-            int n = nb - b0 < 8 ? nb - b0 : 8;
-            T_(scales)(row, b0, n, ws, wm);
-            for (int i = 0; i < n; i++) {
-                size_t at = base + (size_t)(b0 + i);
-                vb x = vb_load((const uint8_t *)act->q + 32 * at);
-                if (a == 0) {
-                    for (size_t line = 0; line < step; line += 64) PREFETCH(ahead + line);
-                    ahead += step;
+    vf acc = vf_zero();
+    for (int b0 = 0; b0 < nb; b0 += 8) {
+        float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
+        int n = nb - b0 < 8 ? nb - b0 : 8;
+        T_(scales)(row, b0, n, ws, wm);
+        for (int i = 0; i < n; i += T_(STEP) ? T_(STEP) : 1) {
+            size_t at = base + (size_t)(b0 + i);
+            for (size_t line = 0; line < step; line += 64) PREFETCH(ahead + line);
+            ahead += step;
+            if (T_(STEP)) {
+                edge_sink to = {.q = act->q + 32 * at, .keep = 0, .flip = T_(SIGNED) && SIGNED_AS_UNSIGNED,
+                                .is_signed = T_(SIGNED)};
+                UNROLL for (int s = 0; s < T_(STEP); s++) {
+                    to.sum[s][0] = T_(start)(act, 2 * (at + (size_t)s));
+                    to.sum[s][1] = T_(start)(act, 2 * (at + (size_t)s) + 1);
                 }
-                vp p[16];
-                UNROLL for (int r = 0; r < 16; r++) p[r] = vb_dot(T_(load)(row[r], b0 + i), x, T_(SIGNED));
-                vi lo, hi;
-                vp_reduce(p, &lo, &hi);
-                if (T_(U8_OFF)) {
-                    lo = vi_add(lo, T_(start)(act, 2 * at));
-                    hi = vi_add(hi, T_(start)(act, 2 * at + 1));
-                }
-                vf t;
-                acc = add_half(acc, &t, lo, 0, T_(SUB), act, at, ws + i * T_(SUB) * LANES);
-                acc = add_half(acc, &t, hi, 1, T_(SUB), act, at, ws + i * T_(SUB) * LANES);
-                if (T_(MIN)) acc = add_mins(acc, T_(SUB), act, at, wm + i * T_(SUB) * LANES);
+                T_(columns)(row, b0 + i, &to);
+                UNROLL for (int s = 0; s < T_(STEP); s++)
+                    acc = T_(join)(acc, to.sum[s][0], to.sum[s][1], act, at + (size_t)s,
+                                   ws + (i + s) * T_(SUB) * LANES, wm + (i + s) * T_(SUB) * LANES);
+                continue;
             }
+            vb x = vb_load((const uint8_t *)act->q + 32 * at);
+            vp p[16];
+            UNROLL for (int r = 0; r < 16; r++) p[r] = vb_dot(T_(load)(row[r], b0 + i), x, T_(SIGNED));
+            vi lo, hi;
+            vp_reduce(p, &lo, &hi);
+            if (T_(U8_OFF)) {
+                lo = vi_add(lo, T_(start)(act, 2 * at));
+                hi = vi_add(hi, T_(start)(act, 2 * at + 1));
+            }
+            acc = T_(join)(acc, lo, hi, act, at, ws + i * T_(SUB) * LANES, wm + i * T_(SUB) * LANES);
         }
-        store_tile(w, acc, tile, out + (size_t)a * (size_t)w->n_out);
     }
+    store_tile(w, acc, tile, out + a * (size_t)w->n_out);
 }
 
 /* Many rows: unpack 16 weight rows once, as matmul_tile.h wants them. */
@@ -75,15 +88,23 @@ INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, f
         int n = nb - b < 8 ? nb - b : 8;
         T_(scales)(row, b, n, ws + b * T_(SUB) * LANES, wm + b * T_(SUB) * LANES);
     }
-    for (int b = 0; b < nb; b++) {
-        uint32_t t[16][8], *to = (uint32_t *)(void *)(bytes + (size_t)b * 512);
-        for (int r = 0; r < 16; r++) {
-            vb u = T_(load)(row[r], b);
-            if (T_(SIGNED) && SIGNED_AS_UNSIGNED) u = vb_xor(u, vb_set1(0x80));
-            vb_store((uint8_t *)t[r], u);
+    edge_sink to = {.keep = 1, .flip = T_(SIGNED) && SIGNED_AS_UNSIGNED};
+    if (T_(STEP)) {
+        for (int b = 0; b < nb; b += T_(STEP) ? T_(STEP) : 1) {
+            to.tile = bytes + (size_t)b * 512;
+            T_(columns)(row, b, &to);
         }
-        for (int j = 0; j < 8; j++)
-            for (int r = 0; r < 16; r++) to[16 * j + r] = t[r][j];
+        return;
+    }
+    uint8_t loaded[16][32];
+    const uint8_t *from[16];
+    for (int r = 0; r < 16; r++) from[r] = loaded[r];
+    for (int b = 0; b < nb; b++) {
+        to.tile = bytes + (size_t)b * 512;
+        for (int r = 0; r < 16; r++) vb_store(loaded[r], T_(load)(row[r], b));
+        vi x[8];
+        columns32(from, 0, x);
+        UNROLL for (int k = 0; k < 8; k++) emit(&to, 0, k, x[k]);
     }
 }
 
@@ -95,7 +116,7 @@ static void T_(matmul)(const edge_matrix *w, const float *x, const edge_act *act
     float *wm = ws + (size_t)act->n_block * T_(SUB) * LANES;
     for (int tile = tile0; tile < tile1; tile++) {
         if (rows <= FEW_ROWS) {
-            T_(few)(w, act, rows, out, tile);
+            for (int a = 0; a < rows; a++) T_(one)(w, act, (size_t)a, out, tile);
             continue;
         }
         T_(unpack)(w, act->n_block, tile, bytes, ws, wm);

@@ -44,6 +44,10 @@ static void C_(tile)(const edge_matrix *w, const edge_act *act, int rows, float 
         C_(pass)(w, act, a, 4, out, tile, bytes, ws, wm, offset);
         a += 4;
     }
+    if (a + 2 <= rows) {
+        C_(pass)(w, act, a, 2, out, tile, bytes, ws, wm, offset);
+        a += 2;
+    }
     for (; a < rows; a++) C_(pass)(w, act, a, 1, out, tile, bytes, ws, wm, offset);
 }
 #undef C_

@@ -15,21 +15,31 @@
 
 typedef const uint8_t *const *edge_rows16; /* 16 weight rows */
 
-/* Half-precision numbers `at` bytes into each row, as floats.  Plain moves gather them: they leave the vector
- * units to the products. */
+/* Half-precision numbers `at` bytes into each row, as floats. */
 INLINE vf halves_at(edge_rows16 row, size_t at) {
     uint16_t h[LANES];
     for (int r = 0; r < LANES; r++) memcpy(&h[r], row[r] + at, sizeof *h);
     return vf_from_f16(h);
 }
 
-/* The same number at the head of each of n blocks. */
-INLINE void block_halves(edge_rows16 row, size_t at, size_t block, int n, float *out) {
-    uint16_t h[8][LANES];
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < LANES; r++) memcpy(&h[i][r], row[r] + at + (size_t)i * block, sizeof h[i][r]);
-    for (int i = 0; i < n; i++) vf_store(out + i * LANES, vf_from_f16(h[i]));
+/* The f16 in the lower and in the upper halves of words. */
+INLINE vf low_half(vi words) { return vf_from_words(words); }
+INLINE vf high_half(vi words) { return vf_from_words(vi_shr(words, 16)); }
+
+/* The scale at the head of each of n blocks; then scale and minimum. */
+INLINE void block_scales(edge_rows16 row, size_t at, size_t block, int n, float *ws) {
+    for (int i = 0; i < n; i++) vf_store(ws + i * LANES, low_half(vi_words(row, at + (size_t)i * block)));
 }
+INLINE void block_scales_and_mins(edge_rows16 row, size_t at, size_t block, int n, float *ws, float *wm) {
+    for (int i = 0; i < n; i++) {
+        vi words = vi_words(row, at + (size_t)i * block);
+        vf_store(ws + i * LANES, low_half(words));
+        vf_store(wm + i * LANES, high_half(words));
+    }
+}
+
+/* Bits `shift` and up, as many as `mask` has. */
+INLINE vi bits_at(vi x, int shift, int mask) { return vi_and(vi_shr(x, shift), vi_set1(mask)); }
 
 INLINE uint32_t read32(const uint8_t *p) {
     uint32_t x;
@@ -47,14 +57,13 @@ enum { q4_0_SUB = 1, q4_0_MIN = 0, q4_0_OFF = 8, q4_0_SIGNED = 0 };
 INLINE vb q4_0_load(const uint8_t *row, int b) { return vb_nibbles(row + (size_t)b * 18 + 2); }
 INLINE void q4_0_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    block_halves(row, (size_t)b * 18, 18, n, ws);
+    block_scales(row, (size_t)b * 18, 18, n, ws);
 }
 
 enum { q4_1_SUB = 1, q4_1_MIN = 1, q4_1_OFF = 0, q4_1_SIGNED = 0 };
 INLINE vb q4_1_load(const uint8_t *row, int b) { return vb_nibbles(row + (size_t)b * 20 + 4); }
 INLINE void q4_1_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
-    block_halves(row, (size_t)b * 20, 20, n, ws);
-    block_halves(row, (size_t)b * 20 + 2, 20, n, wm);
+    block_scales_and_mins(row, (size_t)b * 20, 20, n, ws, wm);
 }
 
 enum { q5_0_SUB = 1, q5_0_MIN = 0, q5_0_OFF = 16, q5_0_SIGNED = 0 };
@@ -64,7 +73,7 @@ INLINE vb q5_0_load(const uint8_t *row, int b) {
 }
 INLINE void q5_0_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    block_halves(row, (size_t)b * 22, 22, n, ws);
+    block_scales(row, (size_t)b * 22, 22, n, ws);
 }
 
 enum { q5_1_SUB = 1, q5_1_MIN = 1, q5_1_OFF = 0, q5_1_SIGNED = 0 };
@@ -73,15 +82,14 @@ INLINE vb q5_1_load(const uint8_t *row, int b) {
     return vb_or(vb_nibbles(p + 8), vb_bits(p + 4, 16));
 }
 INLINE void q5_1_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
-    block_halves(row, (size_t)b * 24, 24, n, ws);
-    block_halves(row, (size_t)b * 24 + 2, 24, n, wm);
+    block_scales_and_mins(row, (size_t)b * 24, 24, n, ws, wm);
 }
 
 enum { q8_0_SUB = 1, q8_0_MIN = 0, q8_0_OFF = 0, q8_0_SIGNED = 1 };
 INLINE vb q8_0_load(const uint8_t *row, int b) { return vb_load(row + (size_t)b * 34 + 2); }
 INLINE void q8_0_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    block_halves(row, (size_t)b * 34, 34, n, ws);
+    block_scales(row, (size_t)b * 34, 34, n, ws);
 }
 
 /* Super-blocks of 256: block b is part b % 8 of super-block b / 8. */
@@ -93,14 +101,13 @@ INLINE vb q2_k_load(const uint8_t *row, int b) {
 }
 INLINE void q2_k_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     size_t at = (size_t)(b >> 3) * 84;
-    vf d = halves_at(row, at + 80), dmin = vf_sub(vf_zero(), halves_at(row, at + 82));
-    uint8_t column[16][16];
-    columns16(row, at, column);
+    vi both = vi_words(row, at + 80), x[4];
+    vf d = low_half(both), dmin = vf_sub(vf_zero(), high_half(both));
+    vi_columns(row, at, x);
     for (int i = 0; i < 2 * n; i++) {
-        vi low, high;
-        vi_nibbles(column[i], &low, &high);
-        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(low)));
-        vf_store(wm + i * LANES, vf_mul(dmin, vi_to_vf(high)));
+        vi byte = vi_shr_by(x[i / 4], 8 * (i % 4));
+        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(bits_at(byte, 0, 15))));
+        vf_store(wm + i * LANES, vf_mul(dmin, vi_to_vf(bits_at(byte, 4, 15))));
     }
 }
 
@@ -114,44 +121,32 @@ INLINE vb q3_k_load(const uint8_t *row, int b) {
 INLINE void q3_k_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
     size_t at = (size_t)(b >> 3) * 110;
-    vf d = halves_at(row, at + 108);
-    uint64_t bytes[16][2]; /* of each row: its sixteen six-bit scales, a byte each */
-    for (int r = 0; r < LANES; r++) {
-        uint64_t low;
-        uint32_t high;
-        memcpy(&low, row[r] + at + 96, sizeof low);
-        memcpy(&high, row[r] + at + 104, sizeof high);
-        uint64_t pairs = high | (uint64_t)(high >> 2) << 32;
-        bytes[r][0] = (low & 0x0F0F0F0F0F0F0F0Full) | (pairs & 0x0303030303030303ull) << 4;
-        bytes[r][1] = (low >> 4 & 0x0F0F0F0F0F0F0F0Full) | (pairs >> 4 & 0x0303030303030303ull) << 4;
+    vf d = high_half(vi_words(row, at + 106));
+    vi low[2] = {vi_words(row, at + 96), vi_words(row, at + 100)}, high = vi_words(row, at + 104);
+    for (int i = 0; i < 2 * n; i++) { /* sixteen six-bit scales: nibbles of eight bytes, upper bits of four */
+        vi x = bits_at(vi_shr_by(low[i / 4 % 2], 8 * (i % 4) + 4 * (i / 8)), 0, 15);
+        vi y = bits_at(vi_shr_by(high, 8 * (i % 4) + 2 * (i / 4)), 0, 3);
+        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(vi_add(vi_or(x, vi_shl(y, 4)), vi_set1(-32)))));
     }
-    const uint8_t *from[16];
-    for (int r = 0; r < LANES; r++) from[r] = (const uint8_t *)bytes[r];
-    uint8_t column[16][16];
-    columns16(from, 0, column);
-    for (int i = 0; i < 2 * n; i++)
-        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(vi_add(vi_from_u8(column[i]), vi_set1(-32)))));
 }
 
 /* Q4_K and Q5_K: two halves, then twelve bytes that hold eight six-bit scales and eight mins. */
 INLINE void k4_scales(edge_rows16 row, size_t at, int n, float *ws, float *wm) {
-    vf d = halves_at(row, at), dmin = vf_sub(vf_zero(), halves_at(row, at + 2));
-    uint32_t bytes[16][4]; /* of each row: scales 0..7, mins 0..7, a byte each */
-    for (int r = 0; r < LANES; r++) {
-        uint32_t a[3];
-        memcpy(a, row[r] + at + 4, sizeof a);
-        bytes[r][0] = a[0] & 0x3F3F3F3Fu;
-        bytes[r][1] = (a[2] & 0x0F0F0F0Fu) | (a[0] >> 6 & 0x03030303u) << 4;
-        bytes[r][2] = a[1] & 0x3F3F3F3Fu;
-        bytes[r][3] = (a[2] >> 4 & 0x0F0F0F0Fu) | (a[1] >> 6 & 0x03030303u) << 4;
-    }
-    const uint8_t *from[16];
-    for (int r = 0; r < LANES; r++) from[r] = (const uint8_t *)bytes[r];
-    uint8_t column[16][16];
-    columns16(from, 0, column);
+    vi x[4];
+    vi_columns(row, at, x);
+    vf d = low_half(x[0]), dmin = vf_sub(vf_zero(), high_half(x[0]));
     for (int i = 0; i < n; i++) {
-        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(vi_from_u8(column[i]))));
-        vf_store(wm + i * LANES, vf_mul(dmin, vi_to_vf(vi_from_u8(column[8 + i]))));
+        int byte = 8 * (i % 4);
+        vi scale = vi_shr_by(x[1], byte), min = vi_shr_by(x[2], byte);
+        if (i < 4) {
+            scale = bits_at(scale, 0, 63), min = bits_at(min, 0, 63);
+        } else {
+            vi low = vi_shr_by(x[3], byte);
+            scale = vi_or(bits_at(low, 0, 15), bits_at(scale, 2, 48));
+            min = vi_or(bits_at(low, 4, 15), bits_at(min, 2, 48));
+        }
+        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(scale)));
+        vf_store(wm + i * LANES, vf_mul(dmin, vi_to_vf(min)));
     }
 }
 
@@ -186,10 +181,13 @@ INLINE vb q6_k_load(const uint8_t *row, int b) {
 INLINE void q6_k_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
     size_t at = (size_t)(b >> 3) * 210;
-    vf d = halves_at(row, at + 208);
-    uint8_t column[16][16];
-    columns16(row, at + 192, column);
-    for (int i = 0; i < 2 * n; i++) vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(vi_from_i8(column[i]))));
+    vf d = high_half(vi_words(row, at + 206));
+    vi x[4];
+    vi_columns(row, at + 192, x);
+    for (int i = 0; i < 2 * n; i++) {
+        vi byte = vi_xor(bits_at(vi_shr_by(x[i / 4], 8 * (i % 4)), 0, 255), vi_set1(128)); /* signed, plus 128 */
+        vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(vi_add(byte, vi_set1(-128)))));
+    }
 }
 
 #endif

@@ -22,7 +22,7 @@ INLINE vb iq4_nl_load(const uint8_t *row, int b) {
 }
 INLINE void iq4_nl_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    block_halves(row, (size_t)b * 18, 18, n, ws);
+    block_scales(row, (size_t)b * 18, 18, n, ws);
 }
 
 enum { iq4_xs_SUB = 1, iq4_xs_MIN = 0, iq4_xs_OFF = IQ4_OFF, iq4_xs_SIGNED = !IQ4_OFF };
@@ -32,25 +32,17 @@ INLINE vb iq4_xs_load(const uint8_t *row, int b) {
 INLINE void iq4_xs_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
     size_t at = (size_t)(b >> 3) * 136;
-    uint32_t word[LANES], pair[LANES]; /* of each row: the low four bits of eight scales, their high two */
-    for (int r = 0; r < LANES; r++) {
-        uint16_t h;
-        memcpy(&h, row[r] + at + 2, sizeof h);
-        memcpy(&word[r], row[r] + at + 4, sizeof word[r]);
-        pair[r] = (uint32_t)h << 4;
-    }
-    vf d = halves_at(row, at);
-    vi low = vi_load(word), high = vi_load(pair);
+    vi head = vi_words(row, at), low = vi_words(row, at + 4); /* f16, the high two bits of eight scales; their low four */
+    vf d = low_half(head);
     for (int i = 0; i < n; i++) {
-        vi x = vi_and(vi_shr_by(low, 4 * i), vi_set1(15));
-        vi y = vi_and(vi_shr_by(high, 2 * i), vi_set1(48));
+        vi x = bits_at(vi_shr_by(low, 4 * i), 0, 15), y = bits_at(vi_shr_by(head, 2 * i), 12, 48);
         vf_store(ws + i * LANES, vf_mul(d, vi_to_vf(vi_add(vi_or(x, y), vi_set1(-32)))));
     }
 }
 
 /* E8M0: 2^(e - 127), here halved, down to a subnormal; the largest is a number too. */
-INLINE vf e8m0_halved(const uint8_t e[16]) {
-    vf x = vf_mul(vf_shift_exponent(vi_add(vi_from_u8(e), vi_set1(-127))), vf_set1(0.5f));
+INLINE vf e8m0_halved(vi e) {
+    vf x = vf_mul(vf_shift_exponent(vi_add(e, vi_set1(-127))), vf_set1(0.5f));
     return vf_max(vf_set1(0x1p-128f), vf_min(vf_set1(0x1p127f), x));
 }
 
@@ -60,10 +52,8 @@ INLINE vb mxfp4_load(const uint8_t *row, int b) {
 }
 INLINE void mxfp4_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    uint8_t e[8][LANES];
     for (int i = 0; i < n; i++)
-        for (int r = 0; r < LANES; r++) e[i][r] = row[r][(size_t)(b + i) * 17];
-    for (int i = 0; i < n; i++) vf_store(ws + i * LANES, e8m0_halved(e[i]));
+        vf_store(ws + i * LANES, e8m0_halved(bits_at(vi_words(row, (size_t)(b + i) * 17), 0, 255)));
 }
 
 /* E4M3 without a sign, here halved: by byte, whose top bit means nothing but that 0x7F is zero and 0xFF is not. */

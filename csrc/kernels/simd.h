@@ -27,9 +27,6 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 #if defined(EDGE_ISA_avx512)
 #include "simd_avx512.h"
 #elif defined(EDGE_ISA_avx2)
@@ -54,23 +51,9 @@
 #define FN(name) EDGE_PASTE(name, generic)
 #endif
 
-/* Sixteen bytes at `at` of each of 16 rows, the other way round: out[i][r] is byte i of row r. */
-INLINE void columns16(const uint8_t *const *row, size_t at, uint8_t out[16][16]) {
-#if defined(__SSE2__)
-    __m128i x[16], y[16];
-    for (int r = 0; r < 16; r++) x[r] = _mm_loadu_si128((const __m128i *)(const void *)(row[r] + at));
-    for (int step = 0; step < 4; step++) { /* four perfect shuffles of the 256 bytes */
-        for (int r = 0; r < 8; r++) {
-            y[2 * r] = _mm_unpacklo_epi8(x[r], x[r + 8]);
-            y[2 * r + 1] = _mm_unpackhi_epi8(x[r], x[r + 8]);
-        }
-        memcpy(x, y, sizeof x);
-    }
-    for (int i = 0; i < 16; i++) _mm_storeu_si128((__m128i *)(void *)out[i], x[i]);
-#else
-    for (int r = 0; r < 16; r++)
-        for (int i = 0; i < 16; i++) out[i][r] = row[r][at + (size_t)i];
-#endif
+/* As vi_dot_column, from memory. */
+INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+    return vi_dot_column(acc, vi_from_tile(tile), act, is_signed);
 }
 
 /* Loads and stores of the first n lanes (0 < n <= 16); the others read as zero, or are left alone. */

@@ -83,10 +83,6 @@ INLINE float vf_hmax(vf x) {
 INLINE vi vi_zero(void) { return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 INLINE vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 INLINE vi vi_add(vi x, vi y) { return (vi){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
-INLINE vi vi_load(const uint32_t *p) {
-    return (vi){_mm256_loadu_si256((const __m256i *)(const void *)p),
-                _mm256_loadu_si256((const __m256i *)(const void *)(p + 8))};
-}
 INLINE vi vi_and(vi x, vi y) { return (vi){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
 INLINE vi vi_or(vi x, vi y) { return (vi){_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
 INLINE vi vi_shr_by(vi x, int n) {
@@ -97,16 +93,6 @@ INLINE vf vi_to_vf(vi x) { return (vf){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_
 INLINE vi vi_from_u8(const uint8_t *p) {
     return (vi){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)),
                 _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
-}
-INLINE vi vi_from_i8(const uint8_t *p) {
-    return (vi){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)),
-                _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
-}
-INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
-    vi x = vi_from_u8(p);
-    __m256i m = _mm256_set1_epi32(15);
-    *low = (vi){_mm256_and_si256(x.a, m), _mm256_and_si256(x.b, m)};
-    *high = (vi){_mm256_srli_epi32(x.a, 4), _mm256_srli_epi32(x.b, 4)};
 }
 INLINE void vi_store_i8(int8_t *p, vi x) {
     __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8);
@@ -119,13 +105,66 @@ INLINE __m256i dot4_(__m256i w, __m256i a, int is_signed) {
                               : _mm256_maddubs_epi16(w, a);
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
-INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+INLINE vi vi_dot_column(vi acc, vi w, const int8_t *act, int is_signed) {
     int32_t x;
     memcpy(&x, act, sizeof x);
     __m256i a = _mm256_set1_epi32(x);
-    acc.a = _mm256_add_epi32(acc.a, dot4_(_mm256_load_si256((const __m256i *)tile), a, is_signed));
-    acc.b = _mm256_add_epi32(acc.b, dot4_(_mm256_load_si256((const __m256i *)(tile + 32)), a, is_signed));
+    acc.a = _mm256_add_epi32(acc.a, dot4_(w.a, a, is_signed));
+    acc.b = _mm256_add_epi32(acc.b, dot4_(w.b, a, is_signed));
     return acc;
+}
+INLINE vi vi_from_tile(const uint8_t *p) {
+    return (vi){_mm256_load_si256((const __m256i *)(const void *)p),
+                _mm256_load_si256((const __m256i *)(const void *)(p + 32))};
+}
+INLINE void vi_to_tile(uint8_t *p, vi x) {
+    _mm256_store_si256((__m256i *)(void *)p, x.a);
+    _mm256_store_si256((__m256i *)(void *)(p + 32), x.b);
+}
+INLINE vi vi_mul(vi x, vi y) { return (vi){_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)}; }
+INLINE vi vi_xor(vi x, vi y) { return (vi){_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
+#define vi_shr(x, n) ((vi){_mm256_srli_epi32((x).a, (n)), _mm256_srli_epi32((x).b, (n))})
+#define vi_shl(x, n) ((vi){_mm256_slli_epi32((x).a, (n)), _mm256_slli_epi32((x).b, (n))})
+INLINE vi vi_lut16(vi x, const uint8_t *table) {
+    __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table));
+    return (vi){_mm256_shuffle_epi8(t, x.a), _mm256_shuffle_epi8(t, x.b)};
+}
+INLINE __m128i words4_(const uint8_t *const *row, size_t at) {
+    int32_t a, b, c, d;
+    memcpy(&a, row[0] + at, 4);
+    memcpy(&b, row[1] + at, 4);
+    memcpy(&c, row[2] + at, 4);
+    memcpy(&d, row[3] + at, 4);
+    return _mm_insert_epi32(_mm_insert_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(a), b, 1), c, 2), d, 3);
+}
+INLINE vi vi_words(const uint8_t *const *row, size_t at) {
+    return (vi){_mm256_inserti128_si256(_mm256_castsi128_si256(words4_(row, at)), words4_(row + 4, at), 1),
+                _mm256_inserti128_si256(_mm256_castsi128_si256(words4_(row + 8, at)), words4_(row + 12, at), 1)};
+}
+INLINE vf vf_from_words(vi x) {
+    __m256i low = _mm256_set1_epi32(0xFFFF);
+    __m256i h = _mm256_packus_epi32(_mm256_and_si256(x.a, low), _mm256_and_si256(x.b, low));
+    h = _mm256_permute4x64_epi64(h, 0xD8);
+    return (vf){_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
+}
+INLINE __m256i rows2_(const uint8_t *const *row, size_t at) {
+    __m256i x = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(row[0] + at)));
+    return _mm256_inserti128_si256(x, _mm_loadu_si128((const __m128i *)(const void *)(row[4] + at)), 1);
+}
+INLINE void columns8_(const uint8_t *const *row, size_t at, __m256i out[4]) {
+    __m256i a = rows2_(row, at), b = rows2_(row + 1, at), c = rows2_(row + 2, at), d = rows2_(row + 3, at);
+    __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
+    out[0] = _mm256_unpacklo_epi64(ab, cd);
+    out[1] = _mm256_unpackhi_epi64(ab, cd);
+    ab = _mm256_unpackhi_epi32(a, b), cd = _mm256_unpackhi_epi32(c, d);
+    out[2] = _mm256_unpacklo_epi64(ab, cd);
+    out[3] = _mm256_unpackhi_epi64(ab, cd);
+}
+INLINE void vi_columns(const uint8_t *const *row, size_t at, vi out[4]) {
+    __m256i a[4], b[4];
+    columns8_(row, at, a);
+    columns8_(row + 8, at, b);
+    for (int k = 0; k < 4; k++) out[k] = (vi){a[k], b[k]};
 }
 
 INLINE void vi_store_i16(int16_t *p, vi x) {

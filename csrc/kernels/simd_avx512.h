@@ -61,29 +61,64 @@ INLINE float vf_hmax(vf x) { return _mm512_reduce_max_ps(x); }
 INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
 INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
-INLINE vi vi_load(const uint32_t *p) { return _mm512_loadu_si512((const void *)p); }
 INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 /* Zeros come in from above. */
 INLINE vi vi_shr_by(vi a, int n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(n)); }
 INLINE vf vi_to_vf(vi a) { return _mm512_cvtepi32_ps(a); }
 INLINE vi vi_from_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
-INLINE vi vi_from_i8(const uint8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
-/* The low and the high nibbles of 16 bytes. */
-INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
-    vi x = vi_from_u8(p);
-    *low = _mm512_and_si512(x, _mm512_set1_epi32(15));
-    *high = _mm512_srli_epi32(x, 4);
-}
 /* Saturating narrowing of 16 int32 to int8. */
 INLINE void vi_store_i8(int8_t *p, vi a) { _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(a)); }
 
 /* acc[row] += four unsigned weight bytes of each of 16 rows times four activations. */
-INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+INLINE vi vi_dot_column(vi acc, vi w, const int8_t *act, int is_signed) {
     (void)is_signed;
     int32_t a;
     memcpy(&a, act, sizeof a);
-    return _mm512_dpbusd_epi32(acc, _mm512_load_si512((const void *)tile), _mm512_set1_epi32(a));
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(a));
+}
+INLINE vi vi_from_tile(const uint8_t *p) { return _mm512_load_si512((const void *)p); }
+INLINE void vi_to_tile(uint8_t *p, vi x) { _mm512_store_si512((void *)p, x); }
+INLINE vi vi_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
+INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+#define vi_shr(x, n) _mm512_srli_epi32((x), (n))
+#define vi_shl(x, n) _mm512_slli_epi32((x), (n))
+/* Byte by byte, as vb_lut16. */
+INLINE vi vi_lut16(vi x, const uint8_t *table) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), x);
+}
+INLINE __m512i join_(__m256i a, __m256i b) { return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1); }
+INLINE __m128i words4_(const uint8_t *const *row, size_t at) {
+    int32_t a, b, c, d;
+    memcpy(&a, row[0] + at, 4);
+    memcpy(&b, row[1] + at, 4);
+    memcpy(&c, row[2] + at, 4);
+    memcpy(&d, row[3] + at, 4);
+    return _mm_insert_epi32(_mm_insert_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(a), b, 1), c, 2), d, 3);
+}
+/* Four bytes `at` each of 16 rows. */
+INLINE vi vi_words(const uint8_t *const *row, size_t at) {
+    __m256i x = _mm256_inserti128_si256(_mm256_castsi128_si256(words4_(row, at)), words4_(row + 4, at), 1);
+    __m256i y = _mm256_inserti128_si256(_mm256_castsi128_si256(words4_(row + 8, at)), words4_(row + 12, at), 1);
+    return join_(x, y);
+}
+/* The lower halves of 16 words, as f16. */
+INLINE vf vf_from_words(vi x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
+INLINE __m512i rows4_(const uint8_t *const *row, size_t at) {
+    __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(row[0] + at)));
+    x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(const void *)(row[4] + at)), 1);
+    x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(const void *)(row[8] + at)), 2);
+    return _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(const void *)(row[12] + at)), 3);
+}
+/* Sixteen bytes `at` each of 16 rows: out[k] has bytes 4k..4k+3 of every row. */
+INLINE void vi_columns(const uint8_t *const *row, size_t at, vi out[4]) {
+    __m512i a = rows4_(row, at), b = rows4_(row + 1, at), c = rows4_(row + 2, at), d = rows4_(row + 3, at);
+    __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
+    out[0] = _mm512_unpacklo_epi64(ab, cd);
+    out[1] = _mm512_unpackhi_epi64(ab, cd);
+    ab = _mm512_unpackhi_epi32(a, b), cd = _mm512_unpackhi_epi32(c, d);
+    out[2] = _mm512_unpacklo_epi64(ab, cd);
+    out[3] = _mm512_unpackhi_epi64(ab, cd);
 }
 
 INLINE void vi_store_i16(int16_t *p, vi a) { _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtsepi32_epi16(a)); }
@@ -152,7 +187,6 @@ INLINE __m512i sum_rows4_(__m512i a, __m512i b, __m512i c, __m512i d) {
     __m512i y = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
     return _mm512_add_epi32(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
 }
-INLINE __m512i join_(__m256i a, __m256i b) { return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1); }
 /* lo[row] and hi[row]: the sums of the two halves of each of 16 rows. */
 INLINE void vp_reduce(const vp p[16], vi *lo, vi *hi) {
     __m512i u = sum_rows4_(join_(p[0], p[4]), join_(p[1], p[5]), join_(p[2], p[6]), join_(p[3], p[7]));

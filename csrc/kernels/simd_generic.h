@@ -102,16 +102,11 @@ INLINE float vf_hmax(vf x) {
 INLINE vi vi_zero(void) { return (vi){{0}}; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH(16) r.v[i] = x; return r; }
 INLINE vi vi_add(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] + y.v[i]; return r; }
-INLINE vi vi_load(const uint32_t *p) { vi r; EACH(16) r.v[i] = (int32_t)p[i]; return r; }
 INLINE vi vi_and(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] & y.v[i]; return r; }
 INLINE vi vi_or(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] | y.v[i]; return r; }
 INLINE vi vi_shr_by(vi x, int n) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i] >> n); return r; }
 INLINE vf vi_to_vf(vi x) { VF1((float)x.v[i]); }
 INLINE vi vi_from_u8(const uint8_t *p) { vi r; EACH(16) r.v[i] = p[i]; return r; }
-INLINE vi vi_from_i8(const uint8_t *p) { vi r; EACH(16) r.v[i] = (int8_t)p[i]; return r; }
-INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
-    EACH(16) low->v[i] = p[i] & 15, high->v[i] = p[i] >> 4;
-}
 INLINE void vi_store_i8(int8_t *p, vi x) {
     EACH(16) p[i] = (int8_t)(x.v[i] > 127 ? 127 : x.v[i] < -128 ? -128 : x.v[i]);
 }
@@ -123,13 +118,36 @@ INLINE vi vi_dot2(vi acc, vw x, const int16_t *w) {
     EACH(16) acc.v[i] += x.v[2 * i] * w[0] + x.v[2 * i + 1] * w[1];
     return acc;
 }
-INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+INLINE vi vi_from_tile(const uint8_t *p) { vi r; memcpy(r.v, p, sizeof r.v); return r; }
+INLINE void vi_to_tile(uint8_t *p, vi x) { memcpy(p, x.v, sizeof x.v); }
+INLINE vi vi_dot_column(vi acc, vi w, const int8_t *act, int is_signed) {
+    uint8_t tile[64];
+    vi_to_tile(tile, w);
     if (is_signed) {
         EACH(16) for (int k = 0; k < 4; k++) acc.v[i] += (int32_t)(int8_t)tile[4 * i + k] * act[k];
     } else {
         EACH(16) for (int k = 0; k < 4; k++) acc.v[i] += (int32_t)tile[4 * i + k] * act[k];
     }
     return acc;
+}
+INLINE vi vi_mul(vi x, vi y) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i] * (uint32_t)y.v[i]); return r; }
+INLINE vi vi_xor(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] ^ y.v[i]; return r; }
+INLINE vi vi_shr(vi x, int n) { return vi_shr_by(x, n); }
+INLINE vi vi_shl(vi x, int n) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i] << n); return r; }
+INLINE vi vi_lut16(vi x, const uint8_t *table) {
+    uint8_t b[64];
+    vi_to_tile(b, x);
+    EACH(64) b[i] = table[b[i]];
+    return vi_from_tile(b);
+}
+INLINE vi vi_words(const uint8_t *const *row, size_t at) {
+    vi r;
+    EACH(16) memcpy(&r.v[i], row[i] + at, 4);
+    return r;
+}
+INLINE vf vf_from_words(vi x) { VF1(f32_from_f16((uint16_t)x.v[i])); }
+INLINE void vi_columns(const uint8_t *const *row, size_t at, vi out[4]) {
+    EACH(16) for (int k = 0; k < 4; k++) memcpy(&out[k].v[i], row[i] + at + 4 * (size_t)k, 4);
 }
 
 #define VB1(expr) do { vb r; EACH(32) r.v[i] = (uint8_t)(expr); return r; } while (0)

@@ -65,7 +65,6 @@ INLINE float vf_hmax(vf x) {
 INLINE vi vi_zero(void) { vi r; EACH4 r.v[i] = vdupq_n_s32(0); return r; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH4 r.v[i] = vdupq_n_s32(x); return r; }
 INLINE vi vi_add(vi x, vi y) { vi r; EACH4 r.v[i] = vaddq_s32(x.v[i], y.v[i]); return r; }
-INLINE vi vi_load(const uint32_t *p) { vi r; EACH4 r.v[i] = vreinterpretq_s32_u32(vld1q_u32(p + 4 * i)); return r; }
 INLINE vi vi_and(vi x, vi y) { vi r; EACH4 r.v[i] = vandq_s32(x.v[i], y.v[i]); return r; }
 INLINE vi vi_or(vi x, vi y) { vi r; EACH4 r.v[i] = vorrq_s32(x.v[i], y.v[i]); return r; }
 INLINE vi vi_shr_by(vi x, int n) {
@@ -80,29 +79,56 @@ INLINE vi widen_(uint8x16_t x) {
                  vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(b))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(b)))}};
 }
 INLINE vi vi_from_u8(const uint8_t *p) { return widen_(vld1q_u8(p)); }
-INLINE vi vi_from_i8(const uint8_t *p) {
-    vi x = widen_(veorq_u8(vld1q_u8(p), vdupq_n_u8(0x80)));
-    EACH4 x.v[i] = vsubq_s32(x.v[i], vdupq_n_s32(128));
-    return x;
-}
-INLINE void vi_nibbles(const uint8_t *p, vi *low, vi *high) {
-    uint8x16_t x = vld1q_u8(p);
-    *low = widen_(vandq_u8(x, vdupq_n_u8(15)));
-    *high = widen_(vshrq_n_u8(x, 4));
-}
 INLINE void vi_store_i8(int8_t *p, vi x) {
     int16x8_t a = vcombine_s16(vqmovn_s32(x.v[0]), vqmovn_s32(x.v[1]));
     int16x8_t b = vcombine_s16(vqmovn_s32(x.v[2]), vqmovn_s32(x.v[3]));
     vst1q_s8(p, vcombine_s8(vqmovn_s16(a), vqmovn_s16(b)));
 }
 /* Unsigned weights are at most 63, so that they are good as signed bytes too. */
-INLINE vi vi_dot4(vi acc, const uint8_t *tile, const int8_t *act, int is_signed) {
+INLINE vi vi_dot_column(vi acc, vi w, const int8_t *act, int is_signed) {
     (void)is_signed;
     int32_t x;
     memcpy(&x, act, sizeof x);
     int8x16_t a = vreinterpretq_s8_s32(vdupq_n_s32(x));
-    EACH4 acc.v[i] = vdotq_s32(acc.v[i], vreinterpretq_s8_u8(vld1q_u8(tile + 16 * i)), a);
+    EACH4 acc.v[i] = vdotq_s32(acc.v[i], vreinterpretq_s8_s32(w.v[i]), a);
     return acc;
+}
+INLINE vi vi_from_tile(const uint8_t *p) {
+    vi r;
+    EACH4 r.v[i] = vreinterpretq_s32_u8(vld1q_u8(p + 16 * i));
+    return r;
+}
+INLINE void vi_to_tile(uint8_t *p, vi x) { EACH4 vst1q_u8(p + 16 * i, vreinterpretq_u8_s32(x.v[i])); }
+INLINE vi vi_mul(vi x, vi y) { vi r; EACH4 r.v[i] = vmulq_s32(x.v[i], y.v[i]); return r; }
+INLINE vi vi_xor(vi x, vi y) { vi r; EACH4 r.v[i] = veorq_s32(x.v[i], y.v[i]); return r; }
+INLINE vi vi_shr(vi x, int n) { return vi_shr_by(x, n); }
+INLINE vi vi_shl(vi x, int n) { vi r; EACH4 r.v[i] = vshlq_s32(x.v[i], vdupq_n_s32(n)); return r; }
+INLINE vi vi_lut16(vi x, const uint8_t *table) {
+    uint8x16_t t = vld1q_u8(table);
+    EACH4 x.v[i] = vreinterpretq_s32_u8(vqtbl1q_u8(t, vreinterpretq_u8_s32(x.v[i])));
+    return x;
+}
+INLINE vi vi_words(const uint8_t *const *row, size_t at) {
+    int32_t word[16];
+    for (int i = 0; i < 16; i++) memcpy(&word[i], row[i] + at, 4);
+    vi r;
+    EACH4 r.v[i] = vld1q_s32(word + 4 * i);
+    return r;
+}
+INLINE vf vf_from_words(vi x) {
+    VF4(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(x.v[i])))));
+}
+INLINE void vi_columns(const uint8_t *const *row, size_t at, vi out[4]) {
+    EACH4 {
+        int32x4_t a = vreinterpretq_s32_u8(vld1q_u8(row[4 * i] + at)), b = vreinterpretq_s32_u8(vld1q_u8(row[4 * i + 1] + at));
+        int32x4_t c = vreinterpretq_s32_u8(vld1q_u8(row[4 * i + 2] + at)), d = vreinterpretq_s32_u8(vld1q_u8(row[4 * i + 3] + at));
+        int64x2_t ab = vreinterpretq_s64_s32(vzip1q_s32(a, b)), cd = vreinterpretq_s64_s32(vzip1q_s32(c, d));
+        out[0].v[i] = vreinterpretq_s32_s64(vzip1q_s64(ab, cd));
+        out[1].v[i] = vreinterpretq_s32_s64(vzip2q_s64(ab, cd));
+        ab = vreinterpretq_s64_s32(vzip2q_s32(a, b)), cd = vreinterpretq_s64_s32(vzip2q_s32(c, d));
+        out[2].v[i] = vreinterpretq_s32_s64(vzip1q_s64(ab, cd));
+        out[3].v[i] = vreinterpretq_s32_s64(vzip2q_s64(ab, cd));
+    }
 }
 
 INLINE void vi_store_i16(int16_t *p, vi x) {

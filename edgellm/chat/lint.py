@@ -59,16 +59,14 @@ def lint(template: ChatTemplate) -> Findings:
         if not tools:
             return Findings(error=str(error))
     read = template.variables
-    called, twice = (
-        probe.attempt(lambda m, t: template.render(m, tools=t), probe.calling({probe.KEY: probe.VALUE}, calls=n), True)
-        or ""
-        for n in (1, 2)
-    )
+    as_text = probe.wants_text_arguments(write)
+    arguments: Any = f'{{"{probe.KEY}": "{probe.VALUE}"}}' if as_text else {probe.KEY: probe.VALUE}
+    called, twice = (probe.attempt(write, probe.calling(arguments, calls=n), True) or "" for n in (1, 2))
     return Findings(
         roles=tuple(role for role in ROLES if _writes(template, role, tools)),
         system="own" if template.takes_system else "merged",
-        lists_tools=probe.NAME in (probe.attempt(write, [probe.USER], tools=True) or ""),
-        calls=None if probe.VALUE not in called else "text" if probe.wants_text_arguments(write) else "object",
+        lists_tools=template.lists_tools,
+        calls=None if probe.VALUE not in called else "text" if as_text else "object",
         several_calls=twice.count(probe.VALUE) == 2 * called.count(probe.VALUE) > 0,
         results=probe.RESULT in called,
         switches=tuple(name for name in SWITCHES if name in read),

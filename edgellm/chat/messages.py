@@ -77,6 +77,11 @@ def _message(message: object, where: str) -> dict[str, Any]:
     return copy
 
 
+def message_text(message: Mapping[str, Any]) -> str:
+    """The content of a message as one text.  Raises TemplateError."""
+    return _text(plain(message.get("content"), "content"), "the message")
+
+
 def _text(content: object, where: str) -> str:
     if content is None:
         return NoText()

@@ -77,3 +77,11 @@ class ChatOptions:
         if self.reasoning_effort is not None:
             found["reasoning_effort"] = self.reasoning_effort
         return {**found, **(self.template_args or {})}
+
+
+def schemas_of(tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]] | None:
+    """The schemas of the parameters of tools by name; None without tools."""
+    if not tools:
+        return None
+    functions = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
+    return {str(function.get("name")): function.get("parameters") or {} for function in functions}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from edgellm.chat.messages import NoText
 from edgellm.errors import TemplateError
 
 Write = Callable[[list[dict[str, Any]], Sequence[dict[str, Any]] | None], str]
@@ -43,13 +44,19 @@ def takes_system(write: Write) -> bool:
     return alone is None or attempt(write, [{"role": "system", "content": SYSTEM}, USER]) not in (None, alone)
 
 
+def lists_tools(write: Write) -> bool:
+    """Whether the name of a tool reaches the prompt.  Undecided (true) for templates that fail on any conversation."""
+    written = attempt(write, [USER], tools=True)
+    return NAME in written if written is not None else attempt(write, [USER]) is None
+
+
 def calling(arguments: object, *, calls: int = 1, result: bool = True) -> list[dict[str, Any]]:
     """A conversation in which the assistant has called the tool."""
     ids = [ID[:-1] + str(i) for i in range(calls)]
     function = {"name": NAME, "arguments": arguments}
     made = [{"id": id_, "type": "function", "function": function} for id_ in ids]
     results = [{"role": "tool", "tool_call_id": id_, "name": NAME, "content": RESULT} for id_ in ids]
-    return [USER, {"role": "assistant", "content": "", "tool_calls": made}, *(results if result else [])]
+    return [USER, {"role": "assistant", "content": NoText(), "tool_calls": made}, *(results if result else [])]
 
 
 def wants_text_arguments(write: Write) -> bool:

@@ -9,7 +9,9 @@ from typing import Any
 
 from edgellm.chat.limits import LimitError, Limits
 from edgellm.chat.messages import conversation, fit_arguments, merge_system, plain
-from edgellm.chat.probe import takes_system, wants_text_arguments
+from edgellm.chat.polyfill import LISTED_STYLES, STYLES, calls_as_content, list_tools, results_as_user
+from edgellm.chat.probe import KEY, RESULT, VALUE, attempt, calling, lists_tools, takes_system, wants_text_arguments
+from edgellm.chat.recognise import recognise
 from edgellm.errors import ArgumentError, TemplateError
 
 Messages = Sequence[Mapping[str, Any]]
@@ -79,15 +81,15 @@ class ChatTemplate:
                 conversation (with the template's own words), or exceeds its limits.
             ArgumentError: a last message cannot be both finished and continued.
         """
-        turns = self._fitted(conversation(messages))
+        plain_tools = plain(tools, "tools")
+        turns = self._fitted(conversation(messages), plain_tools)
         mark = None
         if continue_final_message:
             if add_generation_prompt:
                 raise ArgumentError("continue_final_message excludes add_generation_prompt: set one of them to False")
             mark = _mark_end(turns)
-        plain_tools = plain(tools, "tools")
         values = {
-            **{name: plain_tools for name in TOOL_VARIABLES if name in self.variables or name == "tools"},
+            **self._named_tools(plain_tools),
             "documents": plain(documents, "documents"),
             "add_generation_prompt": bool(add_generation_prompt),
             **{name: plain(value, name) for name, value in variables.items()},
@@ -113,25 +115,48 @@ class ChatTemplate:
         return takes_system(self.write_exactly)
 
     @cached_property
+    def lists_tools(self) -> bool:
+        """Whether tools change the prompt.  If not, `render` describes them in the system message, where it can."""
+        return lists_tools(self.write_exactly)
+
+    @cached_property
     def _wants_text_arguments(self) -> bool:
         return wants_text_arguments(self.write_exactly)
+
+    @cached_property
+    def _example(self) -> str:
+        """What it writes for a call and its result; nothing if it refuses them."""
+        arguments: Any = f'{{"{KEY}": "{VALUE}"}}' if self._wants_text_arguments else {KEY: VALUE}
+        return attempt(self.write_exactly, calling(arguments), tools=True) or ""
+
+    @cached_property
+    def _style(self) -> str:
+        return recognise(self.source).name
+
+    def _named_tools(self, tools: Any) -> dict[str, Any]:
+        return {name: tools for name in TOOL_VARIABLES if name in self.variables or name == "tools"}
 
     def write_exactly(
         self, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **variables: Any
     ) -> str:
         """The prompt for plain messages, given to the template without any change.  Raises TemplateError."""
-        values = {"tools": tools, "documents": None, "add_generation_prompt": True, **variables}
+        values = {**self._named_tools(tools), "documents": None, "add_generation_prompt": True, **variables}
         return self._write(messages, values, datetime.now)
 
-    def _fitted(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _fitted(self, turns: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
         """The messages in the form this template takes, as far as templates differ."""
         roles = {turn["role"] for turn in turns}
         if "developer" in roles and "developer" not in self.source:
             turns = [{**turn, "role": "system"} if turn["role"] == "developer" else turn for turn in turns]
-            roles.add("system")
         if any(turn.get("tool_calls") for turn in turns):
             fit_arguments(turns, as_text=self._wants_text_arguments)
-        if "system" in roles and not self.takes_system:
+            if self._style in STYLES and VALUE not in self._example:
+                turns = calls_as_content(turns, self._style)
+        if "tool" in roles and self._style in STYLES and RESULT not in self._example:
+            turns = results_as_user(turns)
+        if tools and self._style in LISTED_STYLES and not self.lists_tools:
+            turns = list_tools(turns, tools, self._style)
+        if any(turn["role"] == "system" for turn in turns) and not self.takes_system:
             turns = merge_system(turns)
         return turns
 

@@ -8,6 +8,7 @@ import click
 
 from edgellm.cli.conversation import Conversation
 from edgellm.cli.errors import Failure
+from edgellm.cli.groups import GroupedCommand
 from edgellm.cli.loading import has_chat_format, open_model
 from edgellm.cli.options import model_arguments, model_options, sampling_arguments, sampling_options
 from edgellm.cli.prompt import open_prompt
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from edgellm import ModelInfo
 
 
-@click.command("chat", short_help="Talk with a model.")
+@click.command("chat", cls=GroupedCommand, short_help="Talk with a model.")
 @click.argument("model", required=False)
 @click.option("--system", help="System message: how the model should behave.")
 @sampling_options

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgellm.cli.options import SETTINGS
+from edgellm.cli.options import OTHERS, SETTINGS
 from edgellm.errors import ArgumentError
 
 Message = dict[str, str]
@@ -112,7 +112,8 @@ def _turns(path: Path, messages: Any) -> tuple[str | None, list[Turn]]:
 def _settings(path: Path, settings: Any) -> dict[str, Any]:
     if not isinstance(settings, Mapping):
         raise ArgumentError(f"{path}: settings must be an object")
-    kinds: dict[str, tuple[type, ...]] = {s.name: (int, s.kind) for s in SETTINGS} | {"stop": (list,)}
+    kinds: dict[str, tuple[type, ...]] = {s.name: (int, s.kind) for s in SETTINGS}
+    kinds |= {name: (kind,) for name, kind in OTHERS.items()}
     for name, value in settings.items():
         if name not in kinds or not isinstance(value, kinds[name]) or isinstance(value, bool):
             raise ArgumentError(f"{path}: setting {name!r} is unknown or has a wrong value")

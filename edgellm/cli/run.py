@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgellm.cli.errors import INTERRUPTED
+from edgellm.cli.errors import INTERRUPTED, Failure
+from edgellm.cli.groups import GroupedCommand
 from edgellm.cli.loading import open_model
 from edgellm.cli.options import model_arguments, model_options, sampling_arguments, sampling_options
 from edgellm.cli.reply import stream
+from edgellm.cli.structured import structured_arguments, structured_options
 from edgellm.cli.ui import allow_any_text, is_terminal
+
+if TYPE_CHECKING:
+    from edgellm import Generation
 
 CONTINUATION = 256
 """Tokens of a continued text unless the user says otherwise: a text, unlike a reply, may never end."""
 
 
-@click.command("run", short_help="Continue one text, or answer it, and leave.")
+@click.command("run", cls=GroupedCommand, short_help="Continue one text, or answer it, and leave.")
 @click.argument("prompt", required=False)
 @click.option("--model", "-m", help="GGUF file or catalog name; by default the catalog's small chat model.")
 @click.option("--chat", is_flag=True, help="Send the prompt as a message, in the model's chat format.")
 @click.option("--system", help="System message: how the model should behave.  Implies --chat.")
+@structured_options
 @sampling_options
 @model_options
 def command(prompt: str | None, model: str | None, chat: bool, system: str | None, **options: Any) -> None:
@@ -29,17 +35,22 @@ def command(prompt: str | None, model: str | None, chat: bool, system: str | Non
 
     The model goes on where the prompt ends, for 256 tokens at most unless --max-tokens says otherwise.  With --chat the
     prompt is a message, which the model answers.  Without PROMPT, or with -, it is read from standard input.
+    A text that was to follow a schema or grammar and is cut by the limit ends the command with exit code 1.
 
     \b
     Examples:
       edgellm run "The capital of France is"
       edgellm run --chat "Write a short poem about rain."
+      edgellm run --chat --json "Describe the moon as JSON."
+      edgellm run --choice yes --choice no "Is the moon larger than the earth?"
       edgellm run --model model.gguf --system "Answer in one sentence." < question.txt
     """
+    shape = structured_arguments(options)
     text = _prompt(prompt)
     allow_any_text()
     with open_model(model, model_arguments(options)) as opened:
-        arguments = sampling_arguments(options)
+        arguments = {**sampling_arguments(options), **shape}
+        generation: Generation
         if chat or system is not None:
             messages = [{"role": "system", "content": system}] if system is not None else []
             generation = opened.chat([*messages, {"role": "user", "content": text}], **arguments)
@@ -48,6 +59,8 @@ def command(prompt: str | None, model: str | None, chat: bool, system: str | Non
         stream(generation, [])
         if generation.finish_reason == "cancelled":
             raise click.exceptions.Exit(INTERRUPTED)
+        if shape and generation.finish_reason == "length":
+            raise Failure("the text was cut before it was complete: raise --max-tokens, or ask for less")
 
 
 def _prompt(argument: str | None) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from edgellm.engine.engine import Engine
+    from edgellm.sampling import TokenLogprobs
 
 
 class Generation:
@@ -103,20 +104,19 @@ class Generation:
         """The value of the whole text: waits for the end.  For ``schema=`` an instance of the pydantic model or the
         type that was given, or the data of the JSON; for ``json=`` a dict; for others the text.
 
-        Raises IncompleteOutputError if the text ended before its value was complete (`finish_reason` is "length" or
-        "cancelled", or a stop string came first), ArgumentError if the text followed no schema or grammar.
+        Raises IncompleteOutputError if the text ended before its value was complete: `finish_reason` is "length" or
+        "cancelled", or a stop string came.  Raises ArgumentError if the text follows no schema or grammar; ValueError
+        if a validator of a pydantic model refuses the value, or it is nested too deeply for Python.
         """
         if self._parse is None:
             raise ArgumentError("this text follows no schema: ask for one with schema= or json=True")
-        text = self.text
-        if self.finish_reason == "stop":
-            try:
-                return self._parse(text)
-            except ValueError as error:
-                raise IncompleteOutputError(f"the text is not complete: {error}") from error
-        raise IncompleteOutputError(
-            f"the text ended by {self.finish_reason!r} before its value was complete: raise max_tokens, or ask for less"
-        )
+        text, reason = self.text, self._request.finish_reason
+        if reason == "stop" and self._request.text is not None and not self._request.text.stopped:
+            return self._parse(text)
+        cause, advice = repr(reason), "raise max_tokens, or ask for less"
+        if reason == "stop":
+            cause, advice = "a stop string", "ask without it"
+        raise IncompleteOutputError(f"the text ended by {cause} before its value was complete: {advice}")
 
     @property
     def finish_reason(self) -> FinishReason | None:
@@ -133,6 +133,18 @@ class Generation:
     def token_ids(self) -> list[int]:
         """The ids chosen so far, among them the end token and those of a stop string, which the text leaves out."""
         return list(self._request.completion)
+
+    @property
+    def logprobs(self) -> list[TokenLogprobs] | None:
+        """The log-probabilities of `token_ids`, by the model's own logits; None unless ``logprobs=`` asked for them."""
+        return None if self._request.top_logprobs is None else list(self._request.logprobs)
+
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
+        """The log-probabilities of the prompt's tokens, complete with the first chunk; None for the first token, which
+        nothing predicts.  None unless ``prompt_logprobs=`` asked for them."""
+        found = self._request.prompt_logprobs
+        return None if found is None else found.values()
 
     @property
     def usage(self) -> Usage:
@@ -179,7 +191,7 @@ class Generation:
 
     def __repr__(self) -> str:
         state = self._request.finish_reason or ("failed" if self._request.error else "running")
-        return f"<Generation: {state}, {len(self._request.completion)} tokens>"
+        return f"<{type(self).__name__}: {state}, {len(self._request.completion)} tokens>"
 
 
 def _waker(loop: asyncio.AbstractEventLoop, ready: asyncio.Event) -> Callable[[], None]:

@@ -16,9 +16,11 @@ import numpy.typing as npt
 from edgellm.cache.pages import PageTable
 from edgellm.cache.pool import Label
 from edgellm.cache.state import NO_SLOT
-from edgellm.sampling import Sampler
+from edgellm.engine.scoring import PromptLogprobs, Scoring
+from edgellm.sampling import Sampler, TokenLogprobs
 
-FinishReason = Literal["stop", "length", "cancelled"]
+FinishReason = Literal["stop", "length", "cancelled", "tool_calls"]
+"""The last one is only that of a `Reply`."""
 
 _arrivals = itertools.count()
 
@@ -71,16 +73,6 @@ class Timings:
     """Tokens per second after the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """The embeddings that a request asks for."""
-
-    rows: range
-    """Of the prompt."""
-    out: npt.NDArray[np.float32]
-    """Where they are to go: ``[len(rows), width]``."""
-
-
 class Request:
     """The engine's record of one sequence.
 
@@ -96,10 +88,11 @@ class Request:
         sampler: Sampler | None,
         text: TextOutput | None = None,
         stop_ids: frozenset[int] = frozenset(),
-        logits: npt.NDArray[np.float32] | None = None,
-        vectors: Vectors | None = None,
+        score: Scoring | None = None,
+        top_logprobs: int | None = None,
     ) -> None:
-        """`max_tokens` None is no limit; `logits` and `vectors` ask for these of prompt rows instead of tokens."""
+        """`max_tokens` None is no limit; `score` takes the logits or vectors of the prompt; `top_logprobs` asks for the
+        log-probabilities of chosen tokens and of so many rivals."""
         self.arrival = next(_arrivals)
         self.n_prompt = len(prompt)
         """Tokens the caller gave; `tokens` begins with fewer where the context was too short for them."""
@@ -107,8 +100,11 @@ class Request:
         self.sampler = sampler
         self.text = text
         self.stop_ids = stop_ids
-        self.logits = logits
-        self.vectors = vectors
+        self.score = score
+        """None once it has had all its rows."""
+        self.prompt_logprobs = score if isinstance(score, PromptLogprobs) else None
+        self.top_logprobs = top_logprobs
+        self.logprobs: list[TokenLogprobs] = []
 
         self.tokens = list(prompt)
         """The sequence as its keys and values lie in the cache: `dropped` tokens after the sinks are gone."""
@@ -146,14 +142,14 @@ class Request:
         self.last_token_at: float | None = None
 
     @property
-    def scored(self) -> bool:
-        """Whether rows are wanted instead of tokens: then every one is computed, nothing comes from a cache."""
-        return self.logits is not None or self.vectors is not None
-
-    @property
     def pending(self) -> int:
         """Tokens that are known but not yet computed."""
         return len(self.tokens) - self.computed
+
+    @property
+    def samples(self) -> bool:
+        """Whether a token is to follow once nothing is pending."""
+        return self.sampler is not None and self.max_tokens != 0
 
     def begin(self) -> None:
         """Note that the request has left the queue; what the cache had of it is in `computed`."""
@@ -161,13 +157,15 @@ class Request:
             self.started_at = time.perf_counter()
             self.cached = self.computed
 
-    def accept(self, token: int) -> None:
+    def accept(self, token: int, logprobs: TokenLogprobs | None = None) -> None:
         """Append a sampled token, deliver its text, and finish where it is the last."""
         now = time.perf_counter()
         if self.first_token_at is None:
             self.first_token_at = now
         self.last_token_at = now
         self.completion.append(token)
+        if logprobs is not None:
+            self.logprobs.append(logprobs)
         self.tokens.append(token)
         text = self.text
         if token in self.stop_ids:

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import numpy.typing as npt
 
 from edgellm.backends.base import Batch, Executable, Segment
-from edgellm.engine.request import Request, Vectors
+from edgellm.engine.request import Request
 from edgellm.engine.scheduler import Plan, Scheduler, Work
 from edgellm.errors import BackendError, CancelledError, EdgeLLMError, OutOfMemoryError
+from edgellm.sampling import logprobs
+
+Rows = npt.NDArray[np.float32]
 
 
 def build_batch(works: Sequence[Work]) -> Batch:
-    """Lay out the rows of `works` one after the other; wanted are rows to sample from and those of scored prompts.
-
-    Either all works want vectors, or none does.
-    """
+    """Lay out the rows of `works` one after the other; wanted are rows to sample from and those of scored prompts."""
     tokens: list[int] = []
     segments: list[Segment] = []
     wanted: list[int] = []
@@ -26,27 +27,27 @@ def build_batch(works: Sequence[Work]) -> Batch:
         start = request.computed
         tokens += request.tokens[start : start + n]
         segments.append(Segment(start, n, work.pages, request.slot))
-        if request.vectors is not None:
-            wanted += (len(tokens) - n - start + row for row in _rows_of(work, request.vectors))
-        elif request.logits is not None:
-            wanted += range(len(tokens) - n, len(tokens))
-        elif samples(work):
+        first = len(tokens) - n
+        wanted += range(first, first + scored_rows(work))
+        if samples(work):
             wanted.append(len(tokens) - 1)
-    embed = any(work.request.vectors is not None for work in works)
-    return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32), embed)
+    return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32), any(map(embeds, works)))
 
 
-def _rows_of(work: Work, vectors: Vectors) -> range:
-    """Return those of the wanted rows that are among the work's."""
-    start = work.request.computed
-    rows = vectors.rows
-    return range(max(rows.start, start), min(rows.stop, start + work.n_rows))
+def embeds(work: Work) -> bool:
+    """Whether the rows of `work` are to give embeddings."""
+    return work.request.score is not None and work.request.score.embed
+
+
+def scored_rows(work: Work) -> int:
+    """How many rows of `work`, from its first one on, have their logits or embeddings kept."""
+    request = work.request
+    return 0 if request.score is None else max(0, min(work.n_rows, request.score.n_rows - request.computed))
 
 
 def samples(work: Work) -> bool:
     """Whether the last row of `work` is to be followed by a token."""
-    request = work.request
-    return work.n_rows == request.pending and request.sampler is not None and request.max_tokens != 0
+    return work.request.samples and work.n_rows == work.request.pending
 
 
 class Runner:
@@ -70,8 +71,13 @@ class Runner:
             self._executable.rotate_keys(turn.group, turn.pages, turn.delta)
         if plan.states:
             self._executable.copy_states(plan.states)
-        self._step([work for work in plan.works if work.request.vectors is None])
-        self._step([work for work in plan.works if work.request.vectors is not None])
+        # A step gives logits or embeddings.
+        embedding = [work for work in plan.works if embeds(work)]
+        if embedding:
+            self._step([work for work in plan.works if not embeds(work)])
+            self._step(embedding)
+        else:
+            self._step(plan.works)
 
     def _step(self, works: Sequence[Work]) -> None:
         works = [work for work in works if not work.request.done]
@@ -79,8 +85,9 @@ class Runner:
             return
         batch = build_batch(works)
         for work in works:
-            if work.request.sampler is not None and samples(work):
-                work.request.sampler.prepare(self._beside.submit)
+            sampler = work.request.sampler
+            if sampler is not None and samples(work):
+                sampler.prepare(self._beside.submit)
         try:
             logits = self._executable.step(batch)
         except CancelledError:
@@ -97,37 +104,30 @@ class Runner:
             return
         row = 0
         for work in works:
-            request = work.request
-            if request.vectors is not None:
-                rows, first = _rows_of(work, request.vectors), request.vectors.rows.start
-                if rows:
-                    request.vectors.out[rows.start - first : rows.stop - first] = logits[row : row + len(rows)]
-                row += max(0, len(rows))
-                self._advance(work)
-                if not request.pending:
-                    request.finish("stop")
-                continue
-            if request.logits is not None:
-                stop = row + work.n_rows
-                request.logits[request.computed : request.computed + work.n_rows] = logits[row:stop]
-                row = stop
-                self._advance(work)
-                if not request.pending:
-                    request.finish("stop")
-                continue
-            self._advance(work)
-            if request.pending:
-                continue
-            if request.max_tokens == 0 or request.sampler is None:
-                request.finish("length")
-                continue
+            n_scored, n_sampled = scored_rows(work), int(samples(work))
             try:
-                token = request.sampler.sample(logits[row])
-                request.sampler.accept(token)
-                request.accept(token)
+                self._finish(work, logits[row : row + n_scored], logits[row + n_scored : row + n_scored + n_sampled])
             except Exception as error:
-                request.fail(typed(error))
-            row += 1
+                work.request.fail(typed(error))
+            row += n_scored + n_sampled
+
+    def _finish(self, work: Work, scored: Rows, sampled: Rows) -> None:
+        """Give a request what the step computed for it: rows of its prompt to score, and one to sample from or none."""
+        request, sampler = work.request, work.request.sampler
+        if request.score is not None and len(scored):
+            request.score.take(request.computed, scored)
+        self._advance(work)
+        if request.score is not None and request.computed >= request.score.n_rows:
+            request.score = None
+        if request.pending:
+            return
+        if sampler is None or not len(sampled):
+            request.finish("length")
+            return
+        token = sampler.sample(sampled[0])
+        sampler.accept(token)
+        top = request.top_logprobs
+        request.accept(token, None if top is None else logprobs(sampled[0], token, top))
 
     def _advance(self, work: Work) -> None:
         snapshots = self._scheduler.advance(work)

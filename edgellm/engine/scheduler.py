@@ -163,8 +163,11 @@ class Scheduler:
     def _rows(self, request: Request, budget: int) -> int:
         if self.sizes.whole:
             return request.pending if request.pending <= budget else 0
-        most = budget if request.logits is None else min(budget, self.sizes.logits_rows)
-        if self._states is not None and not request.scored and request.pending:
+        scored = request.score
+        most = budget
+        if scored is not None:
+            most = min(budget, scored.most_rows, budget if scored.embed else self.sizes.logits_rows)
+        if self._states is not None and scored is None and request.pending:
             most = min(most, next_stop(request.computed, len(request.tokens)) - request.computed)
         return min(request.pending, most, self.sizes.n_ctx - request.computed)
 
@@ -205,7 +208,9 @@ class Scheduler:
         """Start the first waiting request on what the prefix cache has of it, if its whole sequence finds room."""
         if self.sizes.whole and request.pending > budget:
             return None
-        table = self._cache.new_table() if request.scored else self._cache.attach(request.tokens)
+        # Scores are of every row, so nothing of them may come from the cache.
+        scored = request.score is not None
+        table = self._cache.new_table() if scored else self._cache.attach(request.tokens)
         request.computed = table.length
         if self._running and not self._has_room(request, table):
             self._cache.release(table)
@@ -235,7 +240,7 @@ class Scheduler:
     def _snapshot(self, request: Request, table: PageTable, start: int) -> list[tuple[int, int]]:
         """Keep the states of prompts where others may go on from them, and the newest ones while decoding."""
         label = table.last_label()
-        if self._states is None or request.scored or label is None:
+        if self._states is None or request.score is not None or label is None:
             return []
         if request.computed == next_stop(start, request.prefilled):
             return self._states.keep(request.slot, label)

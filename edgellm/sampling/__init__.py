@@ -3,6 +3,17 @@
 from edgellm.sampling.chain import Sampler
 from edgellm.sampling.constraint import Constraint
 from edgellm.sampling.logprobs import TokenLogprobs, logprobs
-from edgellm.sampling.params import LogitBias, SamplingKeywords, SamplingParams
+from edgellm.sampling.params import SAMPLERS, LogitBias, SamplingKeywords, SamplingParams
+from edgellm.sampling.processors import LogitsProcessor
 
-__all__ = ["Constraint", "LogitBias", "Sampler", "SamplingKeywords", "SamplingParams", "TokenLogprobs", "logprobs"]
+__all__ = [
+    "SAMPLERS",
+    "Constraint",
+    "LogitBias",
+    "LogitsProcessor",
+    "Sampler",
+    "SamplingKeywords",
+    "SamplingParams",
+    "TokenLogprobs",
+    "logprobs",
+]

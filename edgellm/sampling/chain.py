@@ -1,66 +1,33 @@
-"""The order of the steps, and the sampler that runs them.
+"""The sampler: the steps in their order, and what they remember.
 
-    mask → logit bias → penalties → top_k → top_p → min_p → temperature → draw
+    processors → mask → logit bias → `SamplingParams.samplers` → draw
 
-- Bias and penalties change logits, so they see every token and come before whatever removes tokens. Bias comes
-  first, as in llama.cpp: it corrects the model, the penalties then act on the corrected model.
-- The mask of a constraint comes before everything, so that the filters choose among legal tokens. After them, it
+    penalties → dry → top_n_sigma → top_k → typical_p → top_p → min_p → xtc → temperature → mirostat → adaptive_p
+
+- The caller's processors see the model's own logits. They come before the mask, so that they cannot break a grammar.
+- The mask of a constraint comes before all else, so that the filters choose among legal tokens. After them, it
   could find all tokens gone that it allows.
-- The filters judge the model's own distribution and temperature comes last, as in llama.cpp (Transformers has it
+- Bias and penalties change logits, so they come before whatever removes tokens. Bias comes first, as in llama.cpp: it
+  corrects the model, the penalties then act on the corrected model.
+- The filters judge the model's own distribution and temperature comes after them, as in llama.cpp (Transformers has it
   first): a high temperature then spreads the choice over plausible tokens and never lets implausible ones in, and
   settings tuned on other GGUF runtimes keep their meaning.
-- Greedy choice needs no filter: none of them removes the most likely token.
+- Greedy choice needs no filter: none of them but XTC removes the most likely token, and a choice that is greedy has no
+  use for that.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgellm.errors import ArgumentError, GrammarError, NumericalError, VocabularyError
-from edgellm.sampling import steps
+from edgellm.sampling import edits, order
+from edgellm.sampling.candidates import Candidates, draw, greedy
 from edgellm.sampling.constraint import Constraint, Guard, Mask, Submit
-from edgellm.sampling.history import TokenWindow
-from edgellm.sampling.params import MAX_SEED, SamplingParams
-from edgellm.sampling.rng import fresh_seed, uniform
-from edgellm.sampling.steps import Candidates
-
-Step = Callable[[Candidates], Candidates]
-
-
-def edits(params: SamplingParams, window: TokenWindow) -> list[Step]:
-    """The steps that change logits, in order; neutral settings add none."""
-    chain: list[Step] = []
-    if params.logit_bias:
-        pairs = dict(params.logit_bias)
-        ids = np.array(list(pairs), np.int64)
-        chain.append(partial(steps.logit_bias, ids=ids, bias=np.array(list(pairs.values()), np.float64)))
-    if params.penalizes:
-        chain.append(
-            partial(
-                steps.penalties,
-                window=window,
-                repetition=params.repetition_penalty,
-                frequency=params.frequency_penalty,
-                presence=params.presence_penalty,
-            )
-        )
-    return chain
-
-
-def filters(params: SamplingParams, n_vocab: int) -> list[Step]:
-    """The steps that remove tokens, then temperature, in order; neutral settings add none."""
-    chain: list[Step] = []
-    if 0 < params.top_k < n_vocab:
-        chain.append(partial(steps.top_k, k=params.top_k))
-    if params.top_p < 1.0:
-        chain.append(partial(steps.top_p, p=params.top_p))
-    if params.min_p > 0.0:
-        chain.append(partial(steps.min_p, p=params.min_p))
-    if params.temperature != 1.0:
-        chain.append(partial(steps.temperature, t=params.temperature))
-    return chain
+from edgellm.sampling.memory import Memory
+from edgellm.sampling.params import SamplingParams
+from edgellm.sampling.processors import LogitsProcessor, Processors
 
 
 class Sampler:
@@ -69,7 +36,8 @@ class Sampler:
     params: the settings. n_vocab: length of the logits. prompt_ids: the tokens so far, which penalties count
     like generated ones. state: what `state` of another sampler returned, to go on where that one was: with the
     same params and all tokens so far as prompt_ids, the choices are those it would have made. constraint: decides
-    which tokens are legal; it sees accepted tokens, not the prompt.
+    which tokens are legal; it sees accepted tokens, not the prompt. breakers: the token sequences that
+    `SamplingParams.dry_breakers` stand for. processors: see `LogitsProcessor`.
 
     Raises ArgumentError for a bias on a token that does not exist, VocabularyError for such a token in prompt_ids.
     """
@@ -79,22 +47,29 @@ class Sampler:
         params: SamplingParams,
         n_vocab: int,
         prompt_ids: Sequence[int] = (),
-        state: Mapping[str, int] | None = None,
+        state: Mapping[str, float] | None = None,
         constraint: Constraint | None = None,
+        breakers: Iterable[Sequence[int]] = (),
+        processors: Sequence[LogitsProcessor] = (),
     ) -> None:
-        self._guard = None if constraint is None else Guard(constraint)
         self.params = params
         self.n_vocab = n_vocab
-        self.seed, self._draws = _start(params, state)
         for token in dict(params.logit_bias or ()):
             if int(token) >= n_vocab:
                 raise ArgumentError(f"logit_bias: token {token} does not exist, ids go from 0 to {n_vocab - 1}")
-        self._filters = filters(params, n_vocab)
-        self._window = TokenWindow(params.penalty_last_n)
-        self._edits = edits(params, self._window)
-        last_n = params.penalty_last_n
-        for token in prompt_ids if last_n < 0 else prompt_ids[-last_n:] if last_n else ():
-            self._count(token)
+        if prompt_ids:
+            self._check_token(min(prompt_ids))
+            self._check_token(max(prompt_ids))
+        self._guard = None if constraint is None else Guard(constraint)
+        self._memory = Memory(params, prompt_ids, breakers, state)
+        self._processors = Processors(processors, prompt_ids) if processors else None
+        self._bias = order.bias(params)
+        self._steps = order.chain(params, self._memory)
+
+    @property
+    def seed(self) -> int:
+        """The seed in use, whether it was given or drawn."""
+        return self._memory.seed
 
     @property
     def finished(self) -> bool:
@@ -112,62 +87,57 @@ class Sampler:
         logits: float32[n_vocab], not changed.
         Every call that returns uses up one random number, whatever the settings. Raises NumericalError, naming
         the step, if the logits hold NaN or +inf or leave no token possible; GrammarError if the constraint fails or
-        allows none of the possible tokens; ArgumentError for a wrong shape.
+        allows none of the possible tokens; ArgumentError for a wrong shape; CallbackError if a processor fails.
         """
         if logits.shape != (self.n_vocab,) or logits.dtype != np.float32:
             raise ArgumentError(f"logits must be float32[{self.n_vocab}], not {logits.dtype}{list(logits.shape)}")
         best = int(logits.argmax())
-        self._check(float(logits[best]))
+        self._check("the model gave", float(logits[best]))
+        if self._processors is not None:
+            logits = self._processors.apply(logits)
+            best = int(logits.argmax())
+            self._check("the logits processors left", float(logits[best]))
         mask = None if self._guard is None else self._guard.mask()
-        if self._edits or mask is not None or not self.params.greedy:
-            best = self._choose(Candidates.all(logits), mask)
-        self._draws += 1
+        if self._bias or self._steps or mask is not None or not self.params.greedy:
+            best = self._choose(logits, mask)
+        self._memory.draws += 1
         return best
 
-    def _choose(self, candidates: Candidates, mask: Mask) -> int:
+    def _choose(self, logits: NDArray[np.float32], mask: Mask) -> int:
+        candidates: Candidates | None = Candidates.all(logits)
         if mask is not None:
-            candidates = steps.allow(candidates, mask)
-        for step in self._edits:
+            candidates = edits.allow(Candidates.all(logits), mask)
+        if candidates is not None and self._bias is not None:
+            candidates = self._bias(candidates)
+        if mask is not None and (candidates is None or candidates.logits.max() == -np.inf):
+            raise GrammarError(f"step {self._memory.draws}: no token that the grammar allows here is possible")
+        assert candidates is not None  # only a mask leaves none
+        if self._bias is not None:
+            self._check("logit_bias left", float(candidates.logits.max()))
+        for step in self._steps:
             candidates = step(candidates)
-        if mask is not None and candidates.logits.max() == -np.inf:
-            raise GrammarError(f"step {self._draws}: none of the tokens that may follow by the grammar is possible")
-        self._check(float(candidates.logits.max()))
-        if self.params.greedy:
-            return steps.greedy(candidates)
-        for step in self._filters:
-            candidates = step(candidates)
-        return steps.draw(candidates, uniform(self.seed, self._draws))
+        return greedy(candidates) if self.params.greedy else draw(candidates, self._memory.choice())
 
-    def _check(self, peak: float) -> None:
+    def _check(self, whose: str, peak: float) -> None:
         """Refuse logits by their first maximum, which is NaN if there is any."""
         if peak == -np.inf:
-            raise NumericalError(f"step {self._draws}: no token is possible, all of them have the logit -inf")
+            raise NumericalError(f"step {self._memory.draws}: {whose} no possible token, all logits are -inf")
         if not np.isfinite(peak):
-            raise NumericalError(f"step {self._draws}: the model gave a logit of {peak}")
+            raise NumericalError(f"step {self._memory.draws}: {whose} a logit of {peak}")
 
     def accept(self, token: int) -> None:
         """Count a token. Raises VocabularyError if it does not exist, GrammarError if the constraint fails."""
-        self._count(token)
+        self._check_token(token)
+        self._memory.accept(int(token))
+        if self._processors is not None:
+            self._processors.accept(int(token))
         if self._guard is not None:
             self._guard.advance(int(token))
 
-    def _count(self, token: int) -> None:
+    def _check_token(self, token: int) -> None:
         if not 0 <= token < self.n_vocab:
             raise VocabularyError(f"token {token} is outside the vocabulary of {self.n_vocab}")
-        if self.params.penalizes:
-            self._window.push(int(token))
 
-    def state(self) -> dict[str, int]:
+    def state(self) -> dict[str, float]:
         """What a new sampler needs, besides params and the tokens so far, to go on from here."""
-        return {"seed": self.seed, "draws": self._draws}
-
-
-def _start(params: SamplingParams, state: Mapping[str, int] | None) -> tuple[int, int]:
-    """The seed and the number of draws already made."""
-    if state is None:
-        wish = params.seed
-        return fresh_seed() if wish is None or wish < 0 else wish, 0
-    seed, draws = state.get("seed", -1), state.get("draws", -1)
-    if not 0 <= seed <= MAX_SEED or draws < 0:
-        raise ArgumentError(f"not the state of a sampler: {dict(state)!r}")
-    return seed, draws
+        return self._memory.state()

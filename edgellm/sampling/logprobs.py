@@ -7,14 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgellm.errors import NumericalError, VocabularyError
-from edgellm.sampling.steps import largest, weights
+from edgellm.sampling.candidates import largest, weights
 
 
 class TokenLogprobs(NamedTuple):
-    """Natural logarithms of probabilities under the model's own logits, before bias, penalties and filters."""
+    """Natural logarithms of probabilities by the model's own logits, before processors, masks, bias and samplers.
 
+    -inf stands for impossible; it occurs for tokens of prompts only, never in `top`.
+    """
+
+    token: int
+    """The token that was chosen, or that the prompt has here."""
     logprob: float
     top: tuple[tuple[int, float], ...]
+    """The ids and log-probabilities of the most likely tokens, most likely first, the token itself among them or
+    not; fewer than asked for where fewer are possible."""
 
 
 def logprobs(logits: NDArray[np.float32], chosen: int, top: int = 0) -> TokenLogprobs:
@@ -31,6 +38,7 @@ def logprobs(logits: NDArray[np.float32], chosen: int, top: int = 0) -> TokenLog
     total = peak + math.log(float(weights(logits).sum()))
     rivals = largest(logits, top) if top else ()
     return TokenLogprobs(
+        chosen,
         float(logits[chosen]) - total,
         tuple((int(token), float(logits[token]) - total) for token in rivals),
     )

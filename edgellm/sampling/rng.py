@@ -18,9 +18,14 @@ def _mix(z: int) -> int:
     return z ^ (z >> 31)
 
 
-def uniform(seed: int, index: int) -> float:
-    """The `index`-th number of the sequence `seed`: a multiple of 2**-53 in [0, 1)."""
+def uniform(seed: int, index: int, stream: int = 0) -> float:
+    """The `index`-th number of the sequence `seed`: a multiple of 2**-53 in [0, 1).
+
+    Streams are independent sequences of one seed, for choices that must not use up each other's numbers.
+    """
     start = _mix((seed + _GAMMA) & _MASK)
+    for _ in range(stream):
+        start = _mix((start + _GAMMA) & _MASK)
     return float(_mix((start + (index + 1) * _GAMMA) & _MASK) >> 11) * 2.0**-53
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeGuard
+from typing import Any
 
 from edgellm.errors import GrammarError
-from edgellm.structured.keywords import FORMATS, REFUSED, REFUSED_FORMATS, Path, spelled, subschemas, target
+from edgellm.structured.finite import endless
+from edgellm.structured.keywords import FORMATS, REFUSED, REFUSED_FORMATS, VALUES, Path, spelled, subschemas, target
 
 MAX_TEXT = 1024 * 1024
 MAX_DEPTH = 100
 MAX_SCHEMAS = 20_000
-MAX_PROPERTIES = 2_000
-# The compiler recurses through what schemas contain and refer to, each once; more levels than these, which are those
-# of the longest way there could be, would take more stack than a thread surely has.
+MAX_PROPERTIES = 1_000
+# The compiler recurses through what schemas contain and refer to, each once: these are the levels of the longest way
+# there could be. Twice as many would overflow the compiler's stack.
 MAX_LEVELS = 500
 # The automaton for multiples of n has n states.
 MAX_MULTIPLE = 100_000
@@ -27,13 +28,12 @@ def checked(schema: Any) -> Any:
     root = _copied(schema)
     queue: list[tuple[Path, Any]] = [((), root)]
     seen: set[int] = {id(root)}
-    levels = 0
-    roots = [root]
-    count = 0
+    roots = {id(root): root}  # and what references point to
+    nodes: list[tuple[Path, Any]] = []
     while queue:
         path, node = queue.pop()
-        count += 1
-        if count > MAX_SCHEMAS:
+        nodes.append((path, node))
+        if len(nodes) > MAX_SCHEMAS:
             raise GrammarError(f"schema has more than {MAX_SCHEMAS} schemas in it")
         if isinstance(node, bool):
             continue
@@ -48,20 +48,22 @@ def checked(schema: Any) -> Any:
                     f'schema: "$ref" at {spelled(path)} points to {_short(node["$ref"])}, which is not in this schema: '
                     'references are such as "#/$defs/name"'
                 )
-            if id(found[1]) not in seen:
-                roots.append(found[1])
+            roots[id(found[1])] = found[1]
             inner.append(found)
         for way, child in inner:
             if id(child) not in seen or isinstance(child, bool):
                 if not isinstance(child, bool):
                     seen.add(id(child))
                 queue.append((way, child))
-    levels = sum(_height(node) for node in roots)
+    levels = sum(_height(node) for node in roots.values())
     if levels > MAX_LEVELS:
         raise GrammarError(
             f"schema: its definitions have {levels} levels together, more than the limit of {MAX_LEVELS}: "
             "use fewer or flatter ones"
         )
+    path_back = endless(root, nodes)
+    if path_back is not None:
+        raise GrammarError(f"schema: no text that ends can satisfy it: {spelled(path_back)} requires itself")
     return root
 
 
@@ -108,35 +110,37 @@ def _check_keywords(node: dict[str, Any], path: Path) -> None:
     for key in node:
         if key in REFUSED:
             raise GrammarError(f'schema: "{key}" at {spelled(path)} is not supported')
-    form = node.get("format")
+        words, fits = VALUES.get(key, ("", _anything))
+        if not fits(node[key]):
+            raise GrammarError(f'schema: "{key}" at {spelled(path)} must be {words}, not {_short(node[key])}')
+    form = node.get("format", "date")
     if form in REFUSED_FORMATS:
         raise GrammarError(f'schema: "format" at {spelled(path)} is {form!r}, which is not supported')
-    if isinstance(form, str) and form not in FORMATS:
+    if form not in FORMATS:
         del node["format"]
     least = node.get("minProperties", 0)
-    required = node.get("required", [])
     # Names outside of "properties" may come twice, and count once.
-    if _number(least) and least > max(1, len(required) if isinstance(required, list) else 0):
+    if least > max(1, len(node.get("required", []))):
         raise GrammarError(
             f'schema: "minProperties" at {spelled(path)} is {least}: above 1, it is supported only up to the number '
             'of "required" properties'
         )
-    multiple = node.get("multipleOf")
-    if _number(multiple) and not 1 / MAX_MULTIPLE <= abs(multiple) <= MAX_MULTIPLE:
+    multiple = node.get("multipleOf", 1)
+    if not 1 / MAX_MULTIPLE <= abs(multiple) <= MAX_MULTIPLE:
         raise GrammarError(
             f'schema: "multipleOf" at {spelled(path)} is {multiple}, outside of the limits of 1/{MAX_MULTIPLE} and '
             f"{MAX_MULTIPLE}"
         )
-    properties = node.get("properties")
-    if isinstance(properties, dict) and len(properties) > MAX_PROPERTIES:
+    properties = node.get("properties", {})
+    if len(properties) > MAX_PROPERTIES:
         raise GrammarError(
             f'schema: "properties" at {spelled(path)} has {len(properties)} entries, more than the limit of '
             f"{MAX_PROPERTIES}"
         )
 
 
-def _number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _anything(value: object) -> bool:
+    return True
 
 
 def _short(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgellm.errors import GrammarError
+from edgellm.structured.grammar import shortened
 from edgellm.structured.tokens import Mask, TokenTable
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class GrammarConstraint:
     def _trouble(self) -> str:
         if not self._matcher.is_error():
             return "the vocabulary has no token for what must come next"
-        return f"nothing can follow, or it is too complex ({self._matcher.get_error().strip().splitlines()[0]})"
+        return f"nothing can follow, or it is too complex ({shortened(self._matcher.get_error())})"
 
     def _fresh_mask(self) -> Mask:
         """As `_plain_mask`, where tokens lose a leading space: those are legal whose rest is a legal token."""
@@ -89,4 +90,4 @@ class GrammarConstraint:
                     return
                 token = int(rests[at])
         if not self._matcher.consume_token(token):
-            raise GrammarError(f"token {token} is not legal here")
+            raise GrammarError(f"the grammar cannot go on with token {token}: {self._trouble()}")

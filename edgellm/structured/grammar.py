@@ -56,6 +56,11 @@ def shortened(error: str, length: int = 400) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
+def nowhere(error: str, probe: Probe) -> str:
+    """For a source in which the compiler's places mean nothing."""
+    return ""
+
+
 def without_place(error: str) -> str:
     """A message without the place in the grammar that it was made for."""
     text = re.sub(r"^at \d+\(\d+\): (failed to compile JSON schema: )?", "", error)
@@ -84,7 +89,7 @@ def regex_grammar(pattern: object) -> Grammar:
 
     The syntax is that of Rust's regex: no look-around, no back-references. `\\d` is 0 to 9; `.` is no line end.
     """
-    return Grammar(f"{HEADER}start: {regex_body(pattern)}", "regex")
+    return Grammar(f"{HEADER}start: {regex_body(pattern)}", "regex", locate=nowhere)
 
 
 def regex_body(pattern: object) -> str:
@@ -122,7 +127,7 @@ def choice_grammar(choices: object) -> Grammar:
         if not isinstance(text, str) or not text:
             raise ArgumentError(f"choices must hold texts that are not empty, not {text!r}")
     check_text("choices", "".join(texts))
-    return Grammar(f"{HEADER}start: {' | '.join(map(literal, dict.fromkeys(texts)))}", "choices")
+    return Grammar(f"{HEADER}start: CHOICE\nCHOICE: {' | '.join(map(literal, dict.fromkeys(texts)))}", "choices")
 
 
 def literal(text: str) -> str:
@@ -134,4 +139,5 @@ def inline_json(schema: Any) -> str:
     """A schema as a Lark expression."""
     if isinstance(schema, bool):
         schema = {} if schema else {"anyOf": []}
-    return "%json " + json.dumps({**schema, "x-guidance": {"whitespace_pattern": WHITE_SPACE}}, ensure_ascii=False)
+    # In ASCII, because half of a surrogate pair could not be handed over: the compiler is to refuse it.
+    return "%json " + json.dumps({**schema, "x-guidance": {"whitespace_pattern": WHITE_SPACE}})

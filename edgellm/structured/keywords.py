@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,6 +31,33 @@ REFUSED = frozenset(
 )  # fmt: skip
 """Keywords of JSON Schema that demand what cannot be enforced. Any other keyword is an annotation."""
 
+_COUNT = ("a whole number of at least 0", lambda value: isinstance(value, int) and _number(value) and value >= 0)
+_NUMBER = ("a number", lambda value: _number(value))
+_MAP = ("an object", lambda value: isinstance(value, dict))
+_LIST = ("a list that is not empty", lambda value: isinstance(value, list) and value)
+_TEXT = ("a text", lambda value: isinstance(value, str))
+
+VALUES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("minProperties", "maxProperties", "minItems", "maxItems", "minLength", "maxLength"), _COUNT),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBER),
+    **dict.fromkeys((*MAPS, "$defs", "definitions"), _MAP),
+    **dict.fromkeys((*LISTS, "enum"), _LIST),
+    **dict.fromkeys(("$ref", "pattern", "format"), _TEXT),
+    "items": ("a schema; for one schema per position use prefixItems", lambda value: isinstance(value, dict | bool)),
+    "type": ("a text or a list of texts", lambda value: isinstance(value, str) or _texts(value)),
+    "required": ("a list of texts", lambda value: _texts(value)),
+}
+"""What the value of a keyword must be, in words and as a test."""
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
 FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
 )  # fmt: skip
@@ -52,7 +79,7 @@ def subschemas(schema: Any) -> Iterator[tuple[Path, Any]]:
     for key, value in schema.items():
         if key in MAPS and isinstance(value, dict):
             yield from (((key, name), child) for name, child in value.items())
-        elif (key in LISTS or key == "items") and isinstance(value, list):
+        elif key in LISTS and isinstance(value, list):
             yield from (((key, index), child) for index, child in enumerate(value))
         elif key in SINGLE:
             yield (key,), value

@@ -9,10 +9,10 @@ from typing import Any
 from edgellm.errors import GrammarError
 from edgellm.structured.check import checked
 from edgellm.structured.gbnf import translate
-from edgellm.structured.grammar import HEADER, Grammar, check_text, inline_json
+from edgellm.structured.grammar import HEADER, Grammar, check_text, inline_json, nowhere
 
-# The compiler recurses through rules and parentheses; more levels than these, which are those of the longest way there
-# could be, would take more stack than a thread surely has.
+# The compiler recurses through rules and parentheses: these are the levels of the longest way there could be. A few
+# times as many would overflow the compiler's stack.
 MAX_LEVELS = 1_000
 
 _LEADING = re.compile(r"(?:\s|#[^\n]*|//[^\n]*)*")
@@ -20,7 +20,7 @@ _GBNF = re.compile(r"[A-Za-z0-9_-]+\s*::=")
 _LARK = re.compile(r"%|[?!]?[A-Za-z_][A-Za-z0-9_-]*[^:\n]*:(?!:=)")
 _TOKEN = re.compile(
     r"""(?P<text>"(?:[^"\\\n]|\\.)*"|/(?!/)(?:[^/\\\n]|\\.)+/[imslux]*)|(?P<comment>//[^\n]*|\#[^\n]*)|(?P<json>%json)"""
-    r"|(?P<rule>^[ \t]*[?!]?[A-Za-z_][\w-]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|[^\"/#%()\[\]{}\n]+|.|\n",
+    r"|(?P<rule>^[^\S\n]*[?!]?[A-Za-z_][\w-]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|[^\"/#%()\[\]{}\n]+|.|\n",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -31,8 +31,7 @@ def text_grammar(text: object) -> Grammar:
     at = _LEADING.match(source)
     start = at.end() if at else 0
     if _GBNF.match(source, start):
-        # A place in the translation would say nothing to whoever wrote GBNF.
-        return Grammar(_bounded(translate(source)) + HEADER, "grammar", locate=lambda error, probe: "")
+        return Grammar(_bounded(translate(source)) + HEADER, "grammar", locate=nowhere)
     if _LARK.match(source, start):
         return Grammar(_bounded(_with_safe_json(source)) + "\n" + HEADER, "grammar")
     found = source[start : start + 40].split("\n")[0]
@@ -47,9 +46,10 @@ def _bounded(source: str) -> str:
     """The grammar, if the compiler can take it. Raises GrammarError."""
     levels = depth = deepest = 0
     for token in _TOKEN.finditer(source):
-        if token.lastgroup == "rule" and depth == 0:
+        # Whatever begins a line may be a rule: better to count too many than too few.
+        if token.lastgroup == "rule":
             levels += 1 + deepest
-            deepest = 0
+            depth = deepest = 0
         elif token.lastgroup == "open":
             depth += 1
             deepest = max(deepest, depth)

@@ -21,7 +21,7 @@ _SPECIAL = b"\xff"  # llguidance's mark of a token that is no text: this byte ne
 
 @dataclass(frozen=True)
 class TokenTable:
-    """The tokens of one model. Make it once: the first grammar builds a trie of all tokens from it.
+    """The tokens of one model.
 
     texts: by id, the bytes a token adds to a text. Tokens without bytes are never legal.
     controls: id → spelling of tokens that are no text; legal only where a grammar names them.
@@ -29,7 +29,7 @@ class TokenTable:
     n_vocab: length of the logits, which may be more than there are tokens.
     strips_space: where a text begins afresh, the first space of a token is no part of it (SentencePiece's dummy
         prefix).
-    starts_afresh: whether the text after this token begins afresh.
+    starts_afresh: whether the text after this token begins afresh; such a token keeps its own space.
     """
 
     texts: Sequence[bytes]
@@ -41,13 +41,8 @@ class TokenTable:
 
     @property
     def n_words(self) -> int:
-        """Length of a mask."""
-        return len(self.no_tokens)
-
-    @cached_property
-    def no_tokens(self) -> Mask:
-        """The mask that allows nothing; one bit is there for an end of our own, see `tokenizer`."""
-        return np.zeros((max(self.n_vocab, len(self.texts)) + 1 + 31) // 32, np.uint32)
+        """Length of a mask; it has a bit more than there are tokens, for an end of our own (see `build_tokenizer`)."""
+        return max(self.n_vocab, len(self.texts)) // 32 + 1
 
     def mask_of(self, ids: Sequence[int]) -> Mask:
         """The mask that allows `ids`."""
@@ -68,7 +63,8 @@ class TokenTable:
         A token that is a space and nothing more is beside itself.
         """
         plain = {text: token for token, text in self._ordinary()}
-        losing = [token for token, text in self._ordinary() if text[:1] == b" "]
+        spaced = (token for token, text in self._ordinary() if text[:1] == b" ")
+        losing = [token for token in spaced if not self.starts_afresh(token)]
         pairs = [(token, plain.get(self.texts[token][1:], -1)) for token in losing]
         pairs = [(token, token if len(self.texts[token]) == 1 else rest) for token, rest in pairs]
         known = np.array([pair for pair in pairs if pair[1] >= 0], np.int64).reshape(-1, 2)
@@ -79,13 +75,13 @@ class TokenTable:
             (i, text) for i, text in enumerate(self.texts) if text and i not in self.controls and i not in self.ends
         )
 
-    @cached_property
-    def tokenizer(self) -> LLTokenizer:
-        """The trie. A model without an end token gets one that no logit belongs to."""
-        from llguidance import LLTokenizer
 
-        ends = sorted(self.ends) or [self.n_words * 32 - 1]
-        return LLTokenizer(_Vocabulary(self, ends[0]), n_vocab=self.n_words * 32, eos_token=ends)  # type: ignore[arg-type]
+def build_tokenizer(table: TokenTable) -> LLTokenizer:
+    """The trie of all tokens. A model without an end token gets one that no logit belongs to."""
+    from llguidance import LLTokenizer
+
+    ends = sorted(table.ends) or [table.n_words * 32 - 1]
+    return LLTokenizer(_Vocabulary(table, ends[0]), n_vocab=table.n_words * 32, eos_token=ends)  # type: ignore[arg-type]
 
 
 class _Vocabulary:

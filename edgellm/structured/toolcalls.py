@@ -73,7 +73,13 @@ def call_grammar(
     if least < 0 or (most is not None and most < max(1, least)):
         raise ArgumentError(f"there cannot be {least} to {most} calls")
     lines = [f"call_{i}: {' '.join(_part(part) for part in parts)}" for i, parts in enumerate(calls)]
-    lines += [f"body: {' | '.join(f'call_{i}' for i in range(len(calls)))}", *_free(trigger, frozenset(controls))]
+    lines += [
+        f"body: {' | '.join(f'call_{i}' for i in range(len(calls)))}",
+        r"SPACE: /[\x20\t\r\n]{1,20}/",
+        *free_text(trigger, frozenset(controls)),
+        "found: head body",
+        f"next: SPACE? {_part(trigger)} body",
+    ]
     first, later = ("found" if before else "next"), ("found" if after else "next")
     start = first
     if most != 1:
@@ -86,26 +92,23 @@ def call_grammar(
     return Grammar(HEADER + "\n".join(lines), "tools")
 
 
-def _free(trigger: str | Token, controls: frozenset[int]) -> list[str]:
-    """The rules of free text: `rest` has no call in it, `found` is free text and a call, `next` a call alone."""
-    lines = [r"SPACE: /[\x20\t\r\n]{1,20}/"]
+def free_text(trigger: str | Token, controls: frozenset[int]) -> list[str]:
+    """The rules `head`, free text up to and with the first trigger, and `rest`, free text without one.
+
+    controls: ids of control tokens that may occur in it.
+    """
+    allowed = ",".join(map(str, sorted(controls - {trigger.id} if isinstance(trigger, Token) else controls)))
+    lines = [f"skip: FREE <[{allowed}]>", "rest: skip* FREE"] if allowed else ["rest: FREE"]
+    skip = "skip* " if allowed else ""
     if isinstance(trigger, Token):
-        controls = controls - {trigger.id}
-        lines += ["FREE: /(?s:.*)/", f"next: SPACE? {_part(trigger)} body", f"found: skip* FREE {_part(trigger)} body"]
-    else:
-        pattern = re.sub(
-            r"[^A-Za-z0-9 ]", lambda found: f"\\x{{{ord(found.group()):X}}}", check_text("trigger", trigger)
-        )
-        lines += [
-            f"FREE: /(?s:.*)/ & ~/(?s:.*){pattern}(?s:.*)/",
-            f"head[lazy]: FREE {literal(trigger)}",
-            f"next: SPACE? {literal(trigger)} body",
-            "found: skip* head body",
-        ]
-    allowed = ",".join(map(str, sorted(controls)))
-    lines.append(f"skip: FREE <[{allowed}]>" if allowed else 'skip: ""')
-    lines.append("rest: skip* FREE" if allowed else "rest: FREE")
-    return lines if allowed else [line.replace("skip* ", "") for line in lines if not line.startswith("skip:")]
+        return [*lines, "FREE: /(?s:.*)/", f"head: {skip}FREE {_part(trigger)}"]
+    pattern = re.sub(r"[^A-Za-z0-9]", lambda found: f"\\x{{{ord(found.group()):X}}}", check_text("trigger", trigger))
+    return [
+        *lines,
+        f"FREE: /(?s:.*)/ & ~/(?s:.*){pattern}(?s:.*)/",
+        f"words[lazy]: FREE {literal(trigger)}",
+        f"head: {skip}words",
+    ]
 
 
 def _part(part: Part) -> str:

@@ -102,7 +102,11 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _required(kind: Any) -> frozenset[str]:
     if typing.is_typeddict(kind):
-        return frozenset(kind.__required_keys__)
+        # Python itself overlooks these marks in annotations that are text.
+        marks = {key: get_origin(hint) for key, hint in _hints(kind).items()}
+        by_mark = {key for key, mark in marks.items() if mark is Required}
+        unmarked = {key for key, mark in marks.items() if mark not in (Required, NotRequired)}
+        return frozenset(by_mark | unmarked & kind.__required_keys__)
     missing = dataclasses.MISSING
     fields = [field for field in dataclasses.fields(kind) if field.init]
     return frozenset(f.name for f in fields if f.default is missing and f.default_factory is missing)

@@ -12,6 +12,7 @@ from edgellm.errors import ArgumentError, VocabularyError
 from edgellm.tokenizer.fields import Fields
 from edgellm.tokenizer.matcher import TokenMatcher
 from edgellm.tokenizer.special import Specials
+from edgellm.tokenizer.strip import strips_after, strips_before
 from edgellm.tokenizer.vocabulary import TokenType, Vocabulary
 
 _HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
@@ -44,8 +45,8 @@ class Tokenizer(ABC):
         self.add_eos = specials.add_eos
         # SentencePiece's dummy prefix: a space before text at the start and after every splitting token.
         self._space_prefix = False
-        # Splitting tokens that swallow the white space after them.
-        self._stripping: frozenset[int] = frozenset()
+        self._strips_before = strips_before(fields, vocabulary)
+        self._strips_after = strips_after(fields, vocabulary)
         # token → (bytes without control tokens, bytes with them, whether text after it starts afresh)
         self._seen: dict[int, tuple[bytes, bytes, bool]] = {}
 
@@ -103,12 +104,14 @@ class Tokenizer(ABC):
         parts = list(self._split(segments))
         ids: list[int] = []
         fresh, strip = True, False
-        for part in parts:
+        for k, part in enumerate(parts):
             if isinstance(part, int):
                 ids.append(part)
-                fresh, strip = True, part in self._stripping
+                fresh, strip = True, part in self._strips_after
                 continue
             part = part.lstrip(_ASCII_SPACE) if strip else part
+            if self._strips_before and k + 1 < len(parts) and parts[k + 1] in self._strips_before:
+                part = part.rstrip(_ASCII_SPACE)
             if part:
                 ids += self._encode_text(part, fresh)
                 fresh = strip = False
@@ -185,6 +188,12 @@ class Tokenizer(ABC):
         """The token with this spelling in the vocabulary, or None."""
         _check_text(text)
         return self._vocabulary.find(text.encode())
+
+    def _no_tokens(self, text: str) -> VocabularyError:
+        """The error to raise where text cannot be encoded."""
+        return VocabularyError(
+            f"{self._name}: the vocabulary has no tokens for something in {text[:40]!r}, and no unknown token"
+        )
 
     def _checked(self, token: int) -> int:
         token = operator.index(token)

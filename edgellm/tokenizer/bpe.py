@@ -1,19 +1,19 @@
-"""Byte-level BPE vocabularies (``tokenizer.ggml.model`` is ``gpt2``), on the ``tokenizers`` library."""
+"""Byte-level BPE vocabularies (``tokenizer.ggml.model`` is ``gpt2``): the ``tokenizers`` library cuts, we merge."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgellm.errors import VocabularyError
 from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.fields import Fields
-from edgellm.tokenizer.merges import encodable, read_model
+from edgellm.tokenizer.merges import Merges
 from edgellm.tokenizer.pretokenizers import Rule
 from edgellm.tokenizer.special import read_specials
 from edgellm.tokenizer.vocabulary import read_vocabulary
+from edgellm.tokenizer.words import WordCache
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer as BpeEncoder
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -24,6 +24,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTES = _byte_alphabet()
+_SPELLED = [char.encode() for char in sorted(_BYTES, key=lambda char: _BYTES[char])]
 
 
 class BpeTokenizer(Tokenizer):
@@ -36,36 +37,26 @@ class BpeTokenizer(Tokenizer):
     def __init__(self, fields: Fields, rule: Rule) -> None:
         vocabulary, pieces = read_vocabulary(fields)
         super().__init__(fields, vocabulary, read_specials(fields, vocabulary, add_bos=rule.add_bos, defaults={}))
-        ids = encodable(vocabulary, pieces)
-        # Bytes without a token of their own, which the library would drop without a word.
-        self._missing = frozenset(byte for char, byte in _BYTES.items() if char not in ids)
-        self._encoder = self._build(fields, rule, ids)
-
-    def _build(self, fields: Fields, rule: Rule, ids: dict[str, int]) -> BpeEncoder:
-        from tokenizers import Regex
-        from tokenizers import Tokenizer as BpeEncoder
-        from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
-
-        unknown = None
-        if self._missing and self.unk_id is not None:
-            unknown = self.piece(self.unk_id)
-            ids.setdefault(unknown, self.unk_id)
-        encoder = BpeEncoder(
-            read_model(fields, self._vocabulary, ids, unk_token=unknown, ignore_merges=rule.whole_words)
-        )
-        splits = [Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns]
-        encoder.pre_tokenizer = Sequence([*splits, ByteLevel(add_prefix_space=False, use_regex=False)])
-        return encoder
+        self._merges = Merges(fields, vocabulary, pieces)
+        self._whole_words = rule.whole_words
+        self._splitter = _splitter(rule)
+        self._words = WordCache(self._encode_word)
 
     def _encode_text(self, text: str, fresh: bool) -> list[int]:
-        ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
-        if self._missing and self.unk_id is None:
-            data = text.encode()
-            if not self._missing.isdisjoint(data) and b"".join(map(self.token_bytes, ids)) != data:
-                raise VocabularyError(
-                    f"{self._name}: the vocabulary has no token for a byte in {text[:40]!r}, and no unknown token"
-                )
-        return ids
+        return self._words.encode(word for word, _ in self._splitter.pre_tokenize_str(text))
+
+    def _encode_word(self, word: str) -> list[int]:
+        parts = [_SPELLED[byte] for byte in word.encode()]
+        ids = self._merges.ids
+        if self._whole_words and (whole := ids.get(b"".join(parts))) is not None:
+            return [whole]
+        found = []
+        for part in self._merges.apply(parts):
+            token = ids.get(part, self.unk_id)
+            if token is None:
+                raise self._no_tokens(word)
+            found.append(token)
+        return found
 
     def _decode_piece(self, piece: bytes) -> bytes:
         try:
@@ -73,3 +64,10 @@ class BpeTokenizer(Tokenizer):
         except (KeyError, UnicodeDecodeError):
             # A token that was added to the vocabulary as plain text.
             return piece
+
+
+def _splitter(rule: Rule) -> PreTokenizer:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Sequence, Split
+
+    return Sequence([Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns])

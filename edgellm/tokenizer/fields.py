@@ -98,6 +98,33 @@ class Fields:
             raise self.error(key, f"has {array.size} entries, but {PREFIX}tokens has {n_tokens}")
         return array
 
+    def scores(self, n_tokens: int) -> npt.NDArray[np.float32] | None:
+        """The pieces' scores, or None when the key is missing."""
+        scores = self.numbers("scores", n_tokens, "iuf")
+        if scores is None:
+            return None
+        bad = np.flatnonzero(np.isnan(scores))
+        if bad.size:
+            raise self.error("scores", f"gives token {bad[0]} the score NaN")
+        return scores.astype(np.float32)
+
+    def blob(self, key: str) -> bytes:
+        """An array of bytes, empty when the key is missing."""
+        value = self.metadata.get(PREFIX + key)
+        if value is None:
+            return b""
+        try:
+            array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            array = np.empty(0, np.object_)
+        if (
+            array.ndim != 1
+            or array.dtype.kind not in "iu"
+            or (array.size and not -128 <= array.min() <= array.max() <= 255)
+        ):
+            raise self.error(key, "must be an array of bytes")
+        return array.astype(np.uint8).tobytes()
+
 
 def _encode_all(values: Sequence[str | bytes]) -> list[bytes]:
     if isinstance(values, str | bytes):

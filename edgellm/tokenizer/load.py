@@ -8,10 +8,15 @@ from typing import Any
 from edgellm.errors import UnsupportedModelError, VocabularyError
 from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.bpe import BpeTokenizer
+from edgellm.tokenizer.dna import HybridDnaTokenizer
 from edgellm.tokenizer.fields import PREFIX, Fields
+from edgellm.tokenizer.plamo import Plamo2Tokenizer
 from edgellm.tokenizer.pretokenizers import RULES, Rule
+from edgellm.tokenizer.rwkv import RwkvTokenizer
 from edgellm.tokenizer.spaced_bpe import SpacedBpeTokenizer
 from edgellm.tokenizer.spm import SpmTokenizer
+from edgellm.tokenizer.unigram import UnigramTokenizer
+from edgellm.tokenizer.word_bpe import WordBpeTokenizer
 from edgellm.tokenizer.wordpiece import WordPieceTokenizer
 
 _NO_VOCABULARY = (None, "no_vocab", "none")
@@ -32,12 +37,14 @@ def load_tokenizer(metadata: Mapping[str, Any], name: str = "model") -> Tokenize
     kind = fields.text("model")
     if kind in _NO_VOCABULARY:
         raise VocabularyError(f"{name}: the model has no vocabulary ({PREFIX}model is {kind or 'missing'})")
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise UnsupportedModelError(f"{name}: {PREFIX}model is {kind!r}, a kind of tokenizer EdgeLLM does not have")
-    return _KINDS[kind](fields)
+    return KINDS[kind](fields)
 
 
 def _load_bpe(fields: Fields) -> Tokenizer:
+    if fields.text("pre") == "whitespace":
+        return WordBpeTokenizer(fields)
     rule = _read_rule(fields)
     return SpacedBpeTokenizer(fields, rule) if rule.spaces_kept else BpeTokenizer(fields, rule)
 
@@ -51,9 +58,15 @@ def _read_rule(fields: Fields) -> Rule:
     return RULES["default"]
 
 
-_KINDS: dict[str, Callable[[Fields], Tokenizer]] = {
+# By `tokenizer.ggml.model`.
+KINDS: dict[str, Callable[[Fields], Tokenizer]] = {
     "llama": SpmTokenizer,
     "gpt2": _load_bpe,
     "gemma4": lambda fields: SpacedBpeTokenizer(fields, RULES["gemma4"]),
     "bert": WordPieceTokenizer,
+    "t5": UnigramTokenizer,
+    "rwkv": RwkvTokenizer,
+    "plamo2": Plamo2Tokenizer,
+    "whitespace": WordBpeTokenizer,
+    "hybriddna": lambda fields: HybridDnaTokenizer(fields, _read_rule(fields)),
 }

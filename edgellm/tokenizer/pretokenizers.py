@@ -15,12 +15,14 @@ class Rule:
     whole_words: a word that is a token is taken whole, even where merges would not build it.
     add_bos: BOS comes first, unless the file says otherwise.
     spaces_kept: merges run over the text itself, with ▁ for spaces, and not over an alphabet of bytes.
+    spaced_words: lines are cut at each ▁, and begin with one, as words all do.
     """
 
     patterns: tuple[str, ...]
     whole_words: bool = False
     add_bos: bool = False
     spaces_kept: bool = False
+    spaced_words: bool = False
 
 
 _ROWS: tuple[tuple[Rule, str], ...] = (
@@ -66,6 +68,7 @@ _ROWS: tuple[tuple[Rule, str], ...] = (
     (Rule(p.SUPERBPE), "superbpe"),
     (Rule(p.TINY_AYA), "tiny_aya cohere2moe"),
     (Rule((), spaces_kept=True), "sarvam-moe"),
+    (Rule((), spaces_kept=True, spaced_words=True), "mmbert"),
     (Rule((), add_bos=True, spaces_kept=True), "gemma4 granite-embed-multi-311m"),
 )
 

@@ -6,27 +6,52 @@ SentencePiece {1: piece, 2: score, 3: type}.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-_BPE = 2
+_UNIGRAM, _BPE = 1, 2
 _SPAN = 1 << 14
-# 3 add_dummy_prefix: no (the caller adds it); 4 remove_extra_whitespaces: no; 5 escape_whitespaces: yes.
-_NORMALIZER = b"\x0a\x08identity" + b"\x18\x00" + b"\x20\x00" + b"\x28\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a model does with text. As it stands here: it takes it as it is, and merges pairs by score.
+
+    unigram: take the most probable pieces instead of merging.
+    charsmap: SentencePiece's compiled table of replacements.
+    """
+
+    unigram: bool = False
+    charsmap: bytes = b""
+    add_dummy_prefix: bool = False
+    remove_extra_whitespaces: bool = False
 
 
 def model_proto(
-    pieces: list[bytes], scores: npt.NDArray[np.float32], types: npt.NDArray[np.uint8], byte_fallback: bool
+    pieces: list[bytes],
+    scores: npt.NDArray[np.float32],
+    types: npt.NDArray[np.uint8],
+    byte_fallback: bool,
+    recipe: Recipe,
 ) -> bytes:
-    """The serialized model: byte-pair merging by score, text taken as it is.
+    """The serialized model.
 
     pieces, scores, types: one entry per piece, in id order; the types are SentencePiece's own.
     """
-    trainer = bytes((3 << 3, _BPE)) + _varint(35 << 3) + bytes((byte_fallback,))
-    tail = b"\x12" + _varint(len(trainer)) + trainer + b"\x1a" + _varint(len(_NORMALIZER)) + _NORMALIZER
+    trainer = bytes((3 << 3, _UNIGRAM if recipe.unigram else _BPE)) + _varint(35 << 3) + bytes((byte_fallback,))
+    # Fields 3 to 5 of the normalizer; the last one writes ▁ for spaces.
+    flags = bytes((3 << 3, recipe.add_dummy_prefix, 4 << 3, recipe.remove_extra_whitespaces, 5 << 3, True))
+    normalizer = _text(1, b"identity") + (_text(2, recipe.charsmap) if recipe.charsmap else b"") + flags
+    tail = _text(2, trainer) + _text(3, normalizer)
     # In parts, because a few temporary arrays of all pieces would be larger than the model.
     spans = (slice(start, start + _SPAN) for start in range(0, len(pieces), _SPAN))
     return b"".join([*(_records(pieces[span], scores[span], types[span]) for span in spans), tail])
+
+
+def _text(field: int, value: bytes) -> bytes:
+    return bytes((field << 3 | 2,)) + _varint(len(value)) + value
 
 
 def _records(pieces: list[bytes], scores: npt.NDArray[np.float32], types: npt.NDArray[np.uint8]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,11 +64,16 @@ class Specials:
 
 
 def read_specials(
-    fields: Fields, vocabulary: Vocabulary, add_bos: bool, defaults: dict[str, tuple[int, bytes]]
+    fields: Fields,
+    vocabulary: Vocabulary,
+    *,
+    add_bos: bool,
+    add_eos: bool = False,
+    defaults: Mapping[str, tuple[int, bytes]],
 ) -> Specials:
     """Read the special ids, find the ones known only by their spelling, and correct the types of those.
 
-    add_bos: the rule for files that do not say.
+    add_bos, add_eos: the rules for files that do not say.
     defaults: role → (id, piece) used when the file names no id and that token has that text.
 
     Raises:
@@ -112,7 +118,7 @@ def read_specials(
         mask=mask,
         eog=frozenset(ends),
         add_bos=_adds(fields, "add_bos_token", "bos_token_id", bos, add_bos),
-        add_eos=_adds(fields, "add_eos_token", "eos_token_id", eos, False),
+        add_eos=_adds(fields, "add_eos_token", "eos_token_id", eos, add_eos),
     )
 
 

@@ -18,12 +18,20 @@ class StreamDecoder:
     after: the id that came before the first one fed, where the stream continues a text. Without it the
         stream begins a text, and loses the space that SentencePiece vocabularies put there.
     skip_special: leave out control tokens.
+    spelled: control tokens that come as their text all the same.
     """
 
-    def __init__(self, tokenizer: Tokenizer, after: int | None = None, skip_special: bool = True) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        after: int | None = None,
+        skip_special: bool = True,
+        spelled: frozenset[int] = frozenset(),
+    ) -> None:
         self._next_bytes = tokenizer.next_bytes
         self._fresh = tokenizer.is_fresh_after(after)
         self._skip_special = skip_special
+        self._spelled = spelled
         self._decode = _new_utf8("replace").decode
 
     def feed(self, token: int) -> str:
@@ -32,7 +40,8 @@ class StreamDecoder:
         Raises:
             VocabularyError: the id lies outside of the vocabulary.
         """
-        data, self._fresh = self._next_bytes(token, self._fresh, self._skip_special)
+        skip = self._skip_special and token not in self._spelled
+        data, self._fresh = self._next_bytes(token, self._fresh, skip)
         return self._decode(data)
 
     def flush(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edgellm.errors import VocabularyError
 from edgellm.tokenizer.base import Tokenizer
 from edgellm.tokenizer.fields import Fields
 from edgellm.tokenizer.special import read_specials
@@ -58,7 +57,7 @@ class WordPieceTokenizer(Tokenizer):
     def _encode_text(self, text: str, fresh: bool) -> list[int]:
         ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
         if self.unk_id is None and self.n_vocab in ids:
-            raise VocabularyError(f"{self._name}: a word of {text[:40]!r} has no tokens, and there is no unknown token")
+            raise self._no_tokens(text)
         return ids
 
     def _decode_piece(self, piece: bytes) -> bytes:

@@ -61,10 +61,10 @@ def test_json_that_is_no_object_passes_through(arguments):
 
 
 def test_calls_without_arguments_and_in_the_flat_form():
-    text = ChatTemplate(TEMPLATES["json"] + CALLS + "{{ c.arguments | tojson }}" + END)
+    text = ChatTemplate("{# [TOOL_CALLS] #}" + TEMPLATES["json"] + CALLS + "{{ c.arguments | tojson }}" + END)
     calls = [{"function": {"name": "f"}, "arguments": "{}"}]
     assert text.render([{"role": "assistant", "tool_calls": calls}]) == '{}"{}"'
-    flat = ChatTemplate(CALLS + "{{ c.arguments | tojson }}" + END)
+    flat = ChatTemplate("{# [TOOL_CALLS] #}" + CALLS + "{{ c.arguments | tojson }}" + END)
     assert flat.render([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": '{"a": 1}'}]}]) == '{"a": 1}'
 
 

@@ -14,7 +14,8 @@ from edgellm.engine.generation import Generation
 from edgellm.engine.limits import SINKS, Overflow, fit, shift_tokens
 from edgellm.engine.request import Request, TextOutput
 from edgellm.engine.scheduler import Scheduler, Sizes
-from edgellm.sampling import Constraint, Sampler, SamplingParams
+from edgellm.engine.scoring import PromptLogprobs
+from edgellm.sampling import Constraint, LogitsProcessor, Sampler, SamplingParams
 from tests.support.fake import FakeExecutable, Rule
 
 
@@ -36,6 +37,9 @@ class Bench:
         text: TextOutput | None = None,
         stop_ids: Sequence[int] = (),
         constraint: Constraint | None = None,
+        processors: Sequence[LogitsProcessor] = (),
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
         **sampling: Any,
     ) -> Generation:
         fitted = fit(list(prompt), max_tokens, self.scheduler.sizes.n_ctx, self.overflow)
@@ -43,9 +47,11 @@ class Bench:
         request = Request(
             fitted.prompt,
             max_tokens=fitted.max_tokens,
-            sampler=Sampler(params, self.fake.n_vocab, list(prompt), constraint=constraint),
+            sampler=Sampler(params, self.fake.n_vocab, list(prompt), constraint=constraint, processors=processors),
             text=text,
             stop_ids=frozenset(stop_ids),
+            score=None if prompt_logprobs is None else PromptLogprobs(prompt, self.fake.n_vocab, prompt_logprobs),
+            top_logprobs=logprobs,
         )
         request.truncated, request.dropped = fitted.truncated, fitted.dropped
         self.engine.submit(request)

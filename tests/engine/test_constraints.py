@@ -86,3 +86,21 @@ def test_preemption_and_prefix_reuse_do_not_disturb_a_constraint(bench):
     assert b.ids(prompt, constraint=rules(), **sampling) == alone
     assert len(alone) == 60
     del others
+
+
+def test_closing_the_engine_ends_the_thread_of_the_masks(bench):
+    def masks() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name.startswith("edgellm-masks")}
+
+    before = masks()
+    b = bench(hashed())
+    b.ids([1], 2, constraint=Rules(lambda seen: [3]))
+    assert len(masks() - before) == 1
+    b.engine.close()
+    assert masks() <= before
+
+
+def test_requests_without_a_constraint_start_no_thread(bench):
+    before = set(threading.enumerate())
+    bench(hashed()).ids([1], 2)
+    assert [thread.name for thread in set(threading.enumerate()) - before] == ["edgellm-engine"]

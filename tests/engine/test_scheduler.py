@@ -8,6 +8,7 @@ import time
 import pytest
 
 from edgellm.engine.request import Request
+from edgellm.engine.scoring import KeepLogits
 from edgellm.errors import OutOfMemoryError
 from edgellm.sampling import Sampler, SamplingParams
 from tests.support.fake import hashed
@@ -153,14 +154,12 @@ def test_scores_come_from_no_cache_and_leave_none(bench):
     ids = prompt(70)
     b.ids(ids, 2)
     b.fake.rows.clear()
-    import numpy as np
-
-    out = np.full((70, 32), np.nan, np.float32)
-    request = Request(ids, max_tokens=0, sampler=None, logits=out)
+    score = KeepLogits(70, 32)
+    request = Request(ids, max_tokens=0, sampler=None, score=score)
     b.engine.submit(request)
     assert request.events.get() is None
     assert b.fake.rows == [[(0, 16)], [(16, 16)], [(32, 16)], [(48, 16)], [(64, 6)]]
-    assert out.argmax(1).tolist() == [hashed()(ids[: i + 1]) for i in range(70)]
+    assert score.rows.argmax(1).tolist() == [hashed()(ids[: i + 1]) for i in range(70)]
 
 
 def test_a_sequence_that_fits_nowhere_fails_alone(bench):

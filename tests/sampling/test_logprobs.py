@@ -10,6 +10,7 @@ from edgellm.sampling import logprobs
 def test_values_of_a_known_distribution() -> None:
     logits = (np.log(np.array([0.1, 0.4, 0.2, 0.3])) + 5).astype(np.float32)
     result = logprobs(logits, 2, 3)
+    assert result.token == 2
     assert result.logprob == pytest.approx(math.log(0.2), rel=1e-6)
     assert [token for token, _ in result.top] == [1, 3, 2]
     assert [math.exp(value) for _, value in result.top] == pytest.approx([0.4, 0.3, 0.2], rel=1e-6)

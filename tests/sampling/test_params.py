@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from fractions import Fraction
 from typing import Any
@@ -15,8 +16,25 @@ NUMBERS = [
     "repetition_penalty",
     "frequency_penalty",
     "presence_penalty",
+    "typical_p",
+    "top_n_sigma",
+    "xtc_probability",
+    "xtc_threshold",
+    "dynatemp_range",
+    "dynatemp_exponent",
+    "mirostat_tau",
+    "mirostat_eta",
+    "adaptive_target",
+    "adaptive_decay",
+    "dry_multiplier",
+    "dry_base",
 ]
-INTEGERS = ["top_k", "penalty_last_n", "seed"]
+INTEGERS = ["top_k", "penalty_last_n", "seed", "mirostat", "dry_allowed_length", "dry_last_n"]
+
+
+def test_every_number_is_among_those_checked_here() -> None:
+    numbers = {f.name for f in dataclasses.fields(SamplingParams) if type(f.default) in (int, float)}
+    assert numbers | {"seed"} == {*NUMBERS, *INTEGERS}
 
 
 def message(**setting: Any) -> str:
@@ -56,6 +74,21 @@ def test_what_is_no_sensible_integer_is_refused(name: str, value: object) -> Non
         ("top_k", -2, "from -1"),
         ("penalty_last_n", -2, "from -1"),
         ("seed", 2**64, f"from -1 to {2**64 - 1}"),
+        ("typical_p", 1.1, "from 0 to 1"),
+        ("top_n_sigma", -1.5, "from -1"),
+        ("xtc_probability", -0.1, "from 0 to 1"),
+        ("xtc_threshold", 2, "from 0 to 1"),
+        ("dynatemp_range", -0.5, "from 0 to 1e+06"),
+        ("dynatemp_exponent", -1, "from 0"),
+        ("mirostat", 3, "from 0 to 2"),
+        ("mirostat_tau", -1, "from 0 to 1000"),
+        ("mirostat_eta", 101, "from 0 to 100"),
+        ("adaptive_target", 1.5, "from -1 to 1"),
+        ("adaptive_decay", 1.0, "from 0 to 0.99"),
+        ("dry_multiplier", -0.8, "from 0"),
+        ("dry_base", 0.5, "from 1"),
+        ("dry_allowed_length", 0, "from 1"),
+        ("dry_last_n", -2, "from -1"),
     ],
 )
 def test_the_error_names_argument_value_and_range(name: str, value: float, allowed: str) -> None:
@@ -146,3 +179,25 @@ def test_params_are_values() -> None:
     assert hash(one) == hash(SamplingParams(top_k=3, logit_bias=[(1, 2)]))
     with pytest.raises(AttributeError):
         one.top_k = 4  # type: ignore[misc]
+
+
+def test_mirostat_has_no_version_1() -> None:
+    assert "no version 1" in message(mirostat=1)
+
+
+@pytest.mark.parametrize(
+    "samplers", ["top_k", 5, ["top_q"], ["top_k", "top_k"], [None], [["top_k"]], b"top_k", {"top_k", "typ_p"}]
+)
+def test_a_senseless_order_is_refused(samplers: Any) -> None:
+    assert message(samplers=samplers).startswith("samplers")
+
+
+@pytest.mark.parametrize("breakers", ["abc", b"x", [""], ["x" * 41], [5], {"a": 1}, 7, ["a"] * 65])
+def test_senseless_breakers_are_refused(breakers: Any) -> None:
+    assert message(dry_breakers=breakers).startswith("dry_breakers")
+
+
+def test_lists_become_tuples() -> None:
+    params = SamplingParams(samplers=["top_k", "temperature"], dry_breakers=["a"])
+    assert (params.samplers, params.dry_breakers) == (("top_k", "temperature"), ("a",))
+    assert hash(params) == hash(SamplingParams(samplers=("top_k", "temperature"), dry_breakers=("a",)))

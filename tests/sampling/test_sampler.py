@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgellm.errors import ArgumentError, EdgeLLMError, NumericalError, VocabularyError
-from edgellm.sampling import Sampler, SamplingParams
+from edgellm.sampling import SAMPLERS, Sampler, SamplingParams
 from tests.support.rules import Rules
 
 INF = math.inf
@@ -45,7 +45,21 @@ def test_top_k_off_reaches_every_token(top_k: int) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0, 1e-9, 5e-324])
-@pytest.mark.parametrize("filters", [{}, {"top_p": 0.1}, {"min_p": 0.5}, {"top_k": 1}, {"logit_bias": {3: 0.0}}])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {},
+        {"top_p": 0.1},
+        {"min_p": 0.5},
+        {"top_k": 1},
+        {"logit_bias": {3: 0.0}},
+        {"xtc_probability": 1.0, "xtc_threshold": 0.0},
+        {"mirostat": 2},
+        {"adaptive_target": 0.1},
+        {"samplers": ["xtc", "temperature"], "xtc_probability": 1.0},
+        {"samplers": []},
+    ],
+)
 def test_cold_sampling_takes_the_first_of_the_largest(temperature: float, filters: dict[str, Any]) -> None:
     one = sampler(5, temperature=temperature, **filters)
     assert run(one, array(1, 7, 3, 7, 7), 20) == [1] * 20
@@ -116,17 +130,38 @@ def test_without_a_seed_each_process_gets_its_own_and_reports_it(seed: int | Non
 
 
 @pytest.mark.parametrize(
-    "settings", [{"temperature": 0}, {"top_k": 1}, NEUTRAL, {"top_p": 0.1}, {"presence_penalty": 1.0}]
+    "settings",
+    [
+        {"temperature": 0},
+        {"top_k": 1},
+        NEUTRAL,
+        {"top_p": 0.1},
+        {"presence_penalty": 1.0},
+        {"xtc_probability": 0.5},
+        {"mirostat": 2},
+        {"adaptive_target": 0.5},
+    ],
 )
 def test_every_token_uses_one_draw_whatever_the_settings(settings: dict[str, Any]) -> None:
     one = sampler(100, **settings)
     run(one, np.zeros(100, np.float32), 7)
-    assert one.state() == {"seed": 1, "draws": 7}
+    state = one.state()
+    assert (state["seed"], state["draws"]) == (1, 7)
 
 
-def test_a_restored_sampler_goes_on_where_the_first_one_was() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"repetition_penalty": 1.3, "penalty_last_n": 6},
+        {"dry_multiplier": 5.0, "dry_allowed_length": 1},
+        {"xtc_probability": 0.5},
+        {"mirostat": 2, "mirostat_tau": 2.0},
+        {"adaptive_target": 0.3},
+    ],
+)
+def test_a_restored_sampler_goes_on_where_the_first_one_was(settings: dict[str, Any]) -> None:
     rng = np.random.default_rng(5)
-    settings: dict[str, Any] = {"temperature": 1.02, "repetition_penalty": 1.3, "penalty_last_n": 6}
+    settings = {"temperature": 1.02, **settings}
     prompt = [3, 3, 7]
     one = sampler(50, prompt, **settings)
     tokens = [*prompt, *run(one, rng.standard_normal(50).astype(np.float32), 10)]
@@ -137,10 +172,16 @@ def test_a_restored_sampler_goes_on_where_the_first_one_was() -> None:
     assert one.state() == restored.state()
 
 
-@pytest.mark.parametrize("state", [{}, {"seed": -1, "draws": 0}, {"seed": 2**64, "draws": 0}, {"seed": 0, "draws": -1}])
-def test_a_damaged_state_is_refused(state: dict[str, int]) -> None:
-    with pytest.raises(ArgumentError, match="state"):
-        Sampler(SamplingParams(), 5, state=state)
+@pytest.mark.parametrize(
+    "damage", [{"seed": -1}, {"seed": 2**64}, {"seed": 1.5}, {"draws": -1}, {"limit": "x"}, {"average": None}]
+)
+def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
+    state = sampler(5).state()
+    Sampler(SamplingParams(), 5, state=state)
+    without = {name: value for name, value in state.items() if name not in damage}
+    for bad in ({**state, **damage}, without):
+        with pytest.raises(ArgumentError, match="state"):
+            Sampler(SamplingParams(), 5, state=bad)
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.9}])
@@ -200,6 +241,20 @@ def test_logits_are_not_changed() -> None:
         {"repetition_penalty": 2.0, "penalty_last_n": 0},
         {"logit_bias": {}},
         {"logit_bias": {5: 0.0}},
+        {"typical_p": 1.0},
+        {"top_n_sigma": 0.0},
+        {"top_n_sigma": -1},
+        {"xtc_probability": 0.0, "xtc_threshold": 0.0},
+        {"xtc_probability": 1.0, "xtc_threshold": 0.6},
+        {"dynatemp_range": 0.0, "dynatemp_exponent": 3.0},
+        {"mirostat": 0, "mirostat_tau": 0.0, "mirostat_eta": 1.0},
+        {"adaptive_target": -1, "adaptive_decay": 0.5},
+        {"dry_multiplier": 0.0, "dry_breakers": ["x", "yz"], "dry_allowed_length": 1},
+        {"dry_multiplier": 2.0, "dry_last_n": 0, "dry_allowed_length": 1},
+        {"dry_multiplier": 2.0, "dry_allowed_length": 60},
+        {"samplers": SAMPLERS},
+        {"samplers": []},
+        {"samplers": ["temperature"], "top_k": 1, "presence_penalty": 9.0},
     ],
 )
 def test_neutral_settings_change_nothing(neutral: dict[str, Any]) -> None:
@@ -217,6 +272,7 @@ def test_neutral_settings_change_nothing(neutral: dict[str, Any]) -> None:
         ({**NEUTRAL, "top_p": 0.65}, [4 / 7, 3 / 7, 0, 0]),
         ({**NEUTRAL, "min_p": 0.4}, [4 / 9, 3 / 9, 2 / 9, 0]),
         # Filters before temperature: 2.0 would flatten the mass so that top_p kept three tokens.
+        ({**NEUTRAL, "xtc_probability": 0.5, "xtc_threshold": 0.25}, [0.2, 0.4, 0.1 + 1 / 6, 0.05 + 1 / 12]),
         ({**NEUTRAL, "top_p": 0.65, "temperature": 2.0}, [2 / (2 + 3**0.5), 3**0.5 / (2 + 3**0.5), 0, 0]),
     ],
 )
@@ -256,6 +312,22 @@ NUMBER = st.one_of(st.floats(0, 2), st.floats(0, allow_infinity=False))
             "penalty_last_n": st.integers(-1, 5),
             "logit_bias": st.dictionaries(st.integers(0, 5), st.floats(max_value=1e308, allow_nan=False), max_size=5),
             "seed": st.integers(-1, 2**64 - 1),
+            "typical_p": st.floats(0, 1),
+            "top_n_sigma": NUMBER | st.just(-1.0),
+            "xtc_probability": st.floats(0, 1),
+            "xtc_threshold": st.floats(0, 1),
+            "dynatemp_range": st.floats(0, 1e6),
+            "dynatemp_exponent": NUMBER,
+            "mirostat": st.sampled_from([0, 2]),
+            "mirostat_tau": st.floats(0, 1000),
+            "mirostat_eta": st.floats(0, 100),
+            "adaptive_target": st.floats(-1, 1),
+            "adaptive_decay": st.floats(0, 0.99),
+            "dry_multiplier": NUMBER,
+            "dry_base": st.floats(1, allow_infinity=False),
+            "dry_allowed_length": st.integers(1, 4),
+            "dry_last_n": st.integers(-1, 8),
+            "samplers": st.permutations(SAMPLERS).flatmap(lambda names: st.integers(0, 11).map(lambda n: names[:n])),
         },
     ),
     prompt=st.lists(st.integers(0, 5), max_size=8),
@@ -267,10 +339,10 @@ def test_any_input_yields_a_possible_token_or_our_error(
     values = array(*logits)
     try:
         one = Sampler(SamplingParams(**wish), len(logits), prompt, constraint=Rules(lambda seen: legal, 40))
-        token = one.sample(values)
+        tokens = run(one, values, 3)
     except EdgeLLMError:
         return
-    assert 0 <= token < len(logits)
-    assert values[token] > -INF
-    assert legal is None or token in legal
-    one.accept(token)
+    for token in tokens:
+        assert 0 <= token < len(logits)
+        assert values[token] > -INF
+        assert legal is None or token in legal

@@ -128,10 +128,11 @@ def chain(n: int, define: str, first: str) -> str:
         "start: " + "(" * 60_000 + '"a"' + ")" * 60_000,
         chain(5_000, "::=", "root"),
         chain(5_000, ":", "start"),
+        "A: /[/((]/\n" + chain(5_000, ":", "start"),
         "start: R0\n" + "\n".join(f'R{i}: R{i + 1} "x"' for i in range(5_000)) + '\nR5000: "y"',
         'start: "' + "a" * 300_000 + '"',
     ],
-    ids=["gbnf parentheses", "lark parentheses", "gbnf chain", "lark chain", "terminal chain", "long"],
+    ids=["gbnf parentheses", "lark parentheses", "gbnf chain", "lark chain", "odd", "terminal chain", "long"],
 )
 def test_what_is_too_deep_or_too_long_is_refused_fast(text):
     began = time.perf_counter()

@@ -157,9 +157,9 @@ def test_missing_scores_merge_by_id(spm_metadata, spm, caplog):
 
 
 def test_long_text_without_spaces_takes_linear_time(spm):
-    start = time.perf_counter()
+    start = time.process_time()
     ids = spm.encode("hello" * 20_000 + "z" * 50_000)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(ids) > 50_000
 
 

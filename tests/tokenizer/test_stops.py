@@ -72,9 +72,9 @@ def test_senseless_stops_are_refused(stops):
 
 def test_long_stops_and_many_chunks_stay_fast():
     matcher = StopMatcher(["a" * 2000 + "b", "a" * 1999 + "c"])
-    start = time.perf_counter()
+    start = time.process_time()
     sent = sum(len(matcher.feed("a")[0]) for _ in range(20_000))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert sent == 18_000
     assert len(matcher.flush()) == 2000
 

@@ -86,14 +86,16 @@ def read_metadata(data: bytes) -> dict[str, Any]:
     return metadata
 
 
+def load(name: str) -> Tokenizer:
+    """The tokenizer of one of the real vocabularies."""
+    return load_tokenizer(read_metadata(lzma.decompress((vectors_folder() / f"{name}.gguf.xz").read_bytes())), name)
+
+
 @pytest.fixture(scope="module", params=NAMES)
 def case(request: pytest.FixtureRequest) -> tuple[str, Tokenizer, dict[str, list[tuple[str, list[int]]]]]:
     """A name, its tokenizer, and its vectors: text and ids."""
     name: str = request.param
-    folder = vectors_folder()
-    data = lzma.decompress((folder / f"{name}.gguf.xz").read_bytes())
-    vectors = json.loads((folder / "vectors.json").read_text("utf-8"))[name]
-    return name, load_tokenizer(read_metadata(data), name), vectors
+    return name, load(name), json.loads((vectors_folder() / "vectors.json").read_text("utf-8"))[name]
 
 
 def test_ids_are_those_of_the_models_own_tokenizer(case):
@@ -121,7 +123,14 @@ def test_text_comes_back(case):
             assert tokenizer.encode(tokenizer.decode(ids), add_special=False) == ids
 
 
-def test_whole_words_of_llama_3(case):
-    name, tokenizer, _ = case
-    if name == "llama-bpe":
-        assert len(tokenizer.encode(" Việt", add_special=False)) == 1
+def test_nothing_is_wrong_with_them(case):
+    _, tokenizer, _ = case
+    assert tokenizer.warnings == ()
+
+
+def test_all_vectors_are_tried():
+    assert sorted(NAMES) == sorted(json.loads((vectors_folder() / "vectors.json").read_text("utf-8")))
+
+
+def test_whole_words_of_llama_3():
+    assert len(load("llama-bpe").encode(" Việt", add_special=False)) == 1

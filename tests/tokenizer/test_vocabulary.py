@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from edgellm.errors import ArgumentError, ModelFormatError, UnsupportedModelError, VocabularyError
 from edgellm.tokenizer import load_tokenizer
+from edgellm.tokenizer.load import KINDS
 
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 
@@ -143,6 +147,11 @@ def test_other_kinds_are_refused_by_name(model):
     assert repr(model) in str(caught.value)
 
 
+def test_the_page_about_tokenizers_lists_every_kind():
+    page = (Path(__file__).parents[2] / "docs" / "tokenizers.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(KINDS)
+
+
 @pytest.mark.parametrize("odd", ["", "hello", "a\0b", "<0xZZ>"])
 @pytest.mark.parametrize("make", ["spm_metadata", "bpe_metadata"])
 def test_odd_pieces_do_not_disturb_the_others(request, make, odd):
@@ -159,6 +168,14 @@ def test_repeated_byte_tokens(spm_metadata, spm):
     tokenizer = load_tokenizer(spm_metadata(added=[("<0x0a>", 6)]))
     assert tokenizer.encode("\n") == spm.encode("\n")
     assert tokenizer.decode([tokenizer.n_vocab - 1]) == "\n"
+
+
+def test_pieces_that_are_not_utf8_and_occur_twice(spm_metadata, spm):
+    metadata = spm_metadata(added=[("x", NORMAL), ("x", NORMAL)])
+    metadata["tokenizer.ggml.tokens"][-2:] = [b"\xff", b"\xff"]
+    tokenizer = load_tokenizer(metadata)
+    assert tokenizer.encode("hello") == spm.encode("hello")
+    assert "repeat another" in tokenizer.warnings[0]
 
 
 def test_pieces_that_are_not_utf8(spm_metadata, bpe_metadata):

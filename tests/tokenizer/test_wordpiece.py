@@ -103,9 +103,9 @@ def test_odd_pieces_do_not_disturb_the_others(wordpiece_metadata, wordpiece):
 
 @pytest.mark.parametrize("text", ["a" * 100_000, "," * 100_000, "中" * 100_000, "a\u0301" * 50_000])
 def test_long_text_without_spaces_takes_linear_time(wordpiece, text):
-    start = time.perf_counter()
+    start = time.process_time()
     ids = wordpiece.encode(text, add_special=False)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(ids) in (1, 100_000)
 
 

@@ -1,0 +1,281 @@
+"""Grammars that keep a model's calls to the tools there are, and to the schemas of their parameters."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgellm.chat.recognise import ReplyFormat
+from edgellm.errors import GrammarError
+from edgellm.structured import Grammar
+from edgellm.structured.check import checked
+from edgellm.structured.toolcalls import Json, Part, Pattern, Token, call_grammar
+from edgellm.tokenizer import Tokenizer
+from edgellm.tools import Tool
+
+_log = logging.getLogger("edgellm")
+
+MAX_LISTED = 16
+MAX_OPTIONAL = 4
+"""A call with tags has one form for each choice of the parameters that may be left out: up to 16."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpTo:
+    """Any text, and then the text `end`, which does not occur in it."""
+
+    end: str
+
+
+Fields = Mapping[str, Any]
+Forms = Callable[[Sequence[Tool], int | None], Iterator[list[Part | UpTo]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the calls of a format begin, and what follows."""
+
+    trigger: str
+    forms: Forms
+    single: bool = False
+    """Whether a reply ends with its first call."""
+    automatic: bool = True
+    """Whether the trigger means a call wherever it stands; if not, calls can only be demanded."""
+
+
+def tool_grammar(
+    format: ReplyFormat, source: str, tools: Sequence[Tool], choice: str, thinks: bool, tokenizer: Tokenizer
+) -> Grammar | None:
+    """The grammar of a reply in which tools may be called ("auto") or must be ("required", or a name).
+
+    source: of the template.  thinks: whether the model may reason before it calls.
+    None where the format has no grammar; what the model writes is then only checked.
+    """
+    shape = _shape(format.name, source)
+    if shape is None or (choice == "auto" and not shape.automatic):
+        return None
+    tools = [tool for tool in tools if choice in ("auto", "required", tool.name)]
+    demanded = choice != "auto"
+    most = 1 if shape.single or choice not in ("auto", "required") else None
+    spelled = _Spelling(format, tokenizer)
+    (trigger,) = spelled.parts(shape.trigger) if len(spelled.parts(shape.trigger)) == 1 else (shape.trigger,)
+    if isinstance(trigger, (Json, Pattern)):
+        return None
+    return call_grammar(
+        trigger,
+        [[piece for part in form for piece in spelled.parts(part)] for form in shape.forms(tools, most)],
+        least=1 if demanded else 0,
+        most=most,
+        before=thinks or not demanded,
+        after=not demanded and not shape.single,
+        controls=spelled.ids,
+    )
+
+
+class _Spelling:
+    """Texts with the control tokens in them set apart."""
+
+    def __init__(self, format: ReplyFormat, tokenizer: Tokenizer) -> None:
+        found = ((text, tokenizer.id_of(text)) for text in format.tokens)
+        self._controls = {text: id for text, id in found if id is not None and tokenizer.is_control(id)}
+        self._pattern = re.compile("|".join(map(re.escape, sorted(self._controls, key=len, reverse=True))) or "(?!)")
+        self.ids = frozenset(self._controls.values())
+
+    def parts(self, part: Part | UpTo) -> list[Part]:
+        if isinstance(part, UpTo):
+            end = self.parts(part.end)
+            if isinstance(end[0], Token):
+                return [Pattern("(?s:.*)"), *end]
+            # In one expression: a text by itself would take what can be the beginning of its end.
+            return [Pattern(f"{_without(part.end.strip())}{re.escape(part.end.lstrip())}")]
+        if not isinstance(part, str):
+            return [part]
+        found: list[Part] = []
+        at = 0
+        for match in self._pattern.finditer(part):
+            found += [part[at : match.start()]] * (match.start() > at)
+            found.append(Token(self._controls[match[0]]))
+            at = match.end()
+        return found + [part[at:]] * (at < len(part))
+
+
+def parameters(tool: Tool) -> dict[str, Any]:
+    """The schema of a tool's parameters as far as it can be enforced."""
+    schema = {"type": "object", **tool.parameters}
+    try:
+        checked(schema)
+    except GrammarError as error:
+        _log.warning("the arguments of the tool %s will be an object, but not held to its schema: %s", tool.name, error)
+        return {"type": "object"}
+    return schema
+
+
+def _each(before: str, after: str) -> Forms:
+    """A name and an object; NAME stands for the name."""
+
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+        for tool in tools:
+            yield [before.replace("NAME", tool.name), Json(parameters(tool)), *([after] if after else [])]
+
+    return forms
+
+
+def _around(before: str, pattern: Pattern, middle: str, after: str = "") -> Forms:
+    """A pattern, and then an object, between texts; NAME stands for the name."""
+
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+        for tool in tools:
+            first, second = before.replace("NAME", tool.name), middle.replace("NAME", tool.name)
+            parts: list[Part | UpTo] = [first, pattern, second, Json(parameters(tool)), after]
+            yield [part for part in parts if part != ""]
+
+    return forms
+
+
+def _only_named(before: str, end: str) -> Forms:
+    """Anything up to the end; NAME stands for the name."""
+    return lambda tools, most: ([before.replace("NAME", tool.name), UpTo(end)] for tool in tools)
+
+
+def _addressed(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+    """Harmony: the name is in a header, which may say more in one order or another."""
+    constrained = "<|constrain|>json"
+    for tool in tools:
+        for more in (f" {constrained}", f"<|channel|>commentary {constrained}", "<|channel|>commentary json", ""):
+            yield [f"{tool.name}{more}<|message|>", Json(parameters(tool))]
+
+
+def _listed(name: str, arguments: str, after: str, first: Fields | None = None, last: Fields | None = None) -> Forms:
+    """A list of objects, with further members before and behind; without `name` the name is the key."""
+
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+        items: list[Any] = []
+        definitions: dict[str, Any] = {}
+        for tool in tools:
+            schema = parameters(tool)
+            definitions |= schema.pop("$defs", {})
+            own = {name: {"const": tool.name}, arguments: schema} if name else {tool.name: schema}
+            fields = {**(first or {}), **own, **(last or {})}
+            required = [key for key in fields if key not in (last or {})]
+            items.append({"type": "object", "properties": fields, "required": required, "additionalProperties": False})
+        calls = {"type": "array", "items": {"anyOf": items}, "minItems": 1, "maxItems": most or MAX_LISTED}
+        whole = {**calls, **({"$defs": definitions} if definitions else {})}
+        yield [Json(whole), *([after] if after else [])]
+
+    return forms
+
+
+def _tagged(head: str, key: str, value_end: str, close: str) -> Forms:
+    """Values between tags; NAME and KEY stand for the names of the tool and of a parameter."""
+
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+        for tool in tools:
+            schema = parameters(tool)
+            properties: Mapping[str, Any] = schema.get("properties") or {}
+            required = set(schema.get("required") or ())
+            optional = [name for name in properties if name not in required]
+            if len(optional) > MAX_OPTIONAL or "$defs" in schema:
+                yield [head.replace("NAME", tool.name), UpTo(close)]
+                continue
+            for n in range(len(optional) + 1):
+                for left_out in itertools.combinations(optional, n):
+                    parts: list[Part | UpTo] = [head.replace("NAME", tool.name)]
+                    for name in properties:
+                        if name not in left_out:
+                            parts += _parameter(key.replace("KEY", name), properties[name], value_end)
+                    yield [*parts, close]
+
+    return forms
+
+
+def _parameter(key: str, schema: Any, end: str) -> list[Part | UpTo]:
+    """A parameter: texts stand as they are, everything else as JSON.  TEXT stands for whether it is a text."""
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    options = schema.get("enum") if isinstance(schema, Mapping) else None
+    if isinstance(options, list) and options:
+        texts = [option if isinstance(option, str) else json.dumps(option) for option in options]
+        is_text = all(isinstance(option, str) for option in options)
+        return [key.replace("TEXT", str(is_text).lower()), Pattern("|".join(map(re.escape, texts))), end]
+    if kind == "string":
+        return [key.replace("TEXT", "true"), UpTo(end)]
+    return [key.replace("TEXT", "false"), Json(schema), end]
+
+
+def _without(mark: str) -> str:
+    """A regular expression for texts in which a mark does not occur."""
+    steps = [f"{re.escape(mark[:i])}[^{re.escape(mark[i])}]" for i in range(len(mark))]
+    return f"(?s:{'|'.join(steps)})*"
+
+
+_ID = {"type": "string", "pattern": "^[a-zA-Z0-9]{9}$"}
+_NUMBERED = {"tool_call_id": {"type": "string", "pattern": "^[0-9]{1,3}$"}}
+
+_FIXED: dict[str, Shape] = {
+    "hermes": Shape("<tool_call>", _each('\n{"name": "NAME", "arguments": ', "}\n</tool_call>")),
+    "granite": Shape("<|tool_call|>", _listed("name", "arguments", "")),
+    "nemotron": Shape("<TOOLCALL>", _listed("name", "arguments", "</TOOLCALL>")),
+    "functools": Shape("functools", _listed("name", "arguments", "")),
+    "command-r": Shape("<|START_ACTION|>", _listed("tool_name", "parameters", "<|END_ACTION|>", _NUMBERED)),
+    "apertus": Shape("<|tools_prefix|>", _listed("", "", "<|tools_suffix|>")),
+    "kimi-k2": Shape(
+        "<|tool_call_begin|>",
+        _around("functions.NAME:", Pattern("[0-9]{1,3}"), "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    ),
+    "solar": Shape(
+        "<|tool_call:begin|>",
+        _around("", Pattern("[a-zA-Z0-9]{9}"), "<|tool_call:name|>NAME<|tool_call:args|>", "<|tool_call:end|>"),
+    ),
+    "functionary": Shape("<function=", _each("NAME>", "</function>")),
+    "llama": Shape('{"name": "', _each('NAME", "parameters": ', "}"), single=True, automatic=False),
+    "qwen-coder": Shape("<function=", _tagged("NAME>\n", "<parameter=KEY>\n", "\n</parameter>\n", "</function>")),
+    "minimax-m2": Shape('<invoke name="', _tagged('NAME">\n', '<parameter name="KEY">', "</parameter>\n", "</invoke>")),
+    "minicpm": Shape('<function name="', _tagged('NAME">', '<param name="KEY">', "</param>", "</function>")),
+    "deepseek-dsml": Shape(
+        '<｜DSML｜invoke name="',
+        _tagged(
+            'NAME">\n',
+            '<｜DSML｜parameter name="KEY" string="TEXT">',
+            "</｜DSML｜parameter>\n",
+            "</｜DSML｜invoke>",
+        ),
+    ),
+    "lfm2": Shape("<|tool_call_start|>", _only_named("[NAME(", "<|tool_call_end|>")),
+    "harmony": Shape(" to=functions.", _addressed, single=True),
+}
+
+
+def _shape(name: str, source: str) -> Shape | None:
+    """The shape of a format; some have several, of which the template shows one."""
+    if name == "mistral" and "[ARGS]" not in source:
+        return Shape("[TOOL_CALLS]", _listed("name", "arguments", "", last={"id": _ID}))
+    if name == "mistral" and "[CALL_ID]" not in source:
+        return Shape("[TOOL_CALLS]", _each("NAME[ARGS]", ""))
+    if name == "mistral":
+        return Shape("[TOOL_CALLS]", _around("NAME[CALL_ID]", Pattern("[a-zA-Z0-9]{9}"), "[ARGS]", ""))
+    if name == "deepseek" and "```json" in source:
+        head = "function<｜tool▁sep｜>NAME\n```json\n"
+        return Shape("<｜tool▁call▁begin｜>", _each(head, "\n```<｜tool▁call▁end｜>"))
+    if name == "deepseek":
+        return Shape("<｜tool▁call▁begin｜>", _each("NAME<｜tool▁sep｜>", "<｜tool▁call▁end｜>"))
+    if name == "tool-calls" and "<tool_calls>[" in source:
+        return Shape("<tool_calls>", _listed("name", "arguments", "</tool_calls>"))
+    if name == "tool-calls":
+        return Shape("<tool_calls>", _each('\n{"name": "NAME", "arguments": ', "}\n</tool_calls>"))
+    if name == "gigachat" and "<|function_call|>" in source:
+        return Shape("<|function_call|>", _each('{"name": "NAME", "arguments": ', "}"), single=True)
+    if name == "gemma":
+        new = "<|tool_call>" in source
+        trigger, end = ("<|tool_call>", "<tool_call|>") if new else ("<start_function_call>", "<end_function_call>")
+        return Shape(trigger, _only_named("call:NAME{", end))
+    if name == "glm":
+        gap = "\n" if re.search(r"</arg_key>(\n|\\n)", source) else ""
+        return Shape(
+            "<tool_call>",
+            _tagged(f"NAME{gap}", f"<arg_key>KEY</arg_key>{gap}<arg_value>", f"</arg_value>{gap}", "</tool_call>"),
+        )
+    return _FIXED.get(name)

@@ -1,0 +1,204 @@
+"""Grammars of calls: what templates write for calls is legal, and other names and arguments are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgellm.chat.formats import CALLS
+from edgellm.chat.parser import ReplyParser
+from edgellm.chat.recognise import recognise
+from edgellm.structured import Grammar
+from edgellm.toolgrammar import tool_grammar
+from edgellm.tools import read_tools
+from tests.chat.test_replies_of_templates import ARGUMENTS, TOOLS, WRITE_ONE_CALL, WRITING, call, ours, reply_of
+from tests.structured.toy import TOOL as TOKEN
+from tests.structured.toy import accepts, draw
+from tests.support.replies import SAMPLES
+
+PYTHON_VALUES = ("ByteDance", "openbmb")
+"""Their templates write lists as Python does, which models are not made to."""
+UNENFORCED = (
+    *("meetkai-functionary-medium-v3.2", "muse", "Kimi-K3", "tencent", "GigaChat3-"),
+    "CohereForAI-c4ai-command-r-plus",
+)
+OTHER_SPELLING = ("MiniMax-M1", "Reka", "inclusionai-ling")
+"""They write several calls between two marks, escape what is not ASCII, or break lines elsewhere."""
+ENFORCED = [path for path in WRITING if not path.stem.startswith(UNENFORCED + PYTHON_VALUES + OTHER_SPELLING)]
+
+GIVEN = read_tools(
+    [
+        {
+            "name": "f",
+            "parameters": {
+                "type": "object",
+                "properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "e": {"enum": ["x", "y"]}},
+                "required": ["n"],
+                "additionalProperties": False,
+            },
+        },
+        {"name": "g", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}},
+    ]
+)
+
+
+class Texts:
+    """A tokenizer without control tokens, or with one."""
+
+    def __init__(self, **controls: int) -> None:
+        self.controls = controls
+
+    def id_of(self, text: str) -> int | None:
+        return self.controls.get(text)
+
+    def is_control(self, token: int) -> bool:
+        return True
+
+
+def grammar(
+    format: str, choice: str = "auto", source: str = "", thinks: bool = False, tools: Any = GIVEN, **controls: int
+) -> Grammar | None:
+    return tool_grammar(recognise(source, format), source, tools, choice, thinks, Texts(**controls))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ENFORCED, ids=lambda p: p.stem)
+def test_what_a_template_writes_for_a_call_is_legal(path: Path) -> None:
+    source = ours(path).source
+    format = recognise(source)
+    choice = "required" if format.name == "llama" else "auto"
+    found = grammar(format.name, choice, source, tools=read_tools(TOOLS))
+    assert found is not None
+    calls = [call("one", ARGUMENTS, 1), call("two", {"words": "x"}, 2)]
+    calls = calls[:1] if path.stem.startswith(WRITE_ONE_CALL) else calls
+    _, reply = reply_of(ours(path), {"role": "assistant", "content": None, "tool_calls": calls})
+    if format.name in ("llama", "harmony", "gigachat"):  # they end with the call
+        reply = reply[: reply.rindex("}") + 1]
+    assert accepts(found, reply)
+    assert not accepts(found, reply.replace("one", "uno"))
+
+
+@pytest.mark.parametrize("path", [p for p in WRITING if p.stem.startswith(UNENFORCED)], ids=lambda p: p.stem)
+def test_formats_without_a_grammar_have_none(path: Path) -> None:
+    source = ours(path).source
+    assert grammar(recognise(source).name, "required", source) is None
+
+
+CALL = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
+F, G = CALL % ("f", '{"s": "a", "n": 1, "e": "x"}'), CALL % ("g", "{}")
+ALWAYS_WRONG = [
+    CALL % ("h", "{}"),
+    CALL % ("f", '{"n": "1"}'),
+    CALL % ("f", "{}"),
+    CALL % ("f", '{"n": 1, "z": 2}'),
+    CALL % ("f", '{"n": 1, "e": "z"}'),
+    "<tool_call>no",
+]
+
+
+@pytest.mark.parametrize(
+    ("choice", "legal"),
+    [
+        ("auto", ["", "Hi", "Hi" + F, G, F, G + "\n" + F, G + "Yes" + G]),
+        ("required", [G, F, G + "\n" + F]),
+        ("f", [F]),
+        ("g", [G]),
+    ],
+)
+def test_what_a_choice_allows(choice: str, legal: list[str]) -> None:
+    found = grammar("hermes", choice)
+    assert found is not None
+    texts = ["", "Hi", "Hi" + F, G, F, G + "\n" + F, G + "Yes" + G, *ALWAYS_WRONG]
+    assert [text for text in texts if accepts(found, text)] == legal
+
+
+def test_reasoning_may_come_before_a_call_that_is_demanded() -> None:
+    found = grammar("hermes", "g", thinks=True)
+    assert found is not None
+    assert accepts(found, "<think>\nWell.\n</think>\n\n" + CALL % ("g", "{}"))
+    assert not accepts(found, "<think>\nWell.\n</think>\n\nHi")
+
+
+def test_control_tokens_of_a_call_are_demanded_as_such() -> None:
+    found = grammar("mistral", "g", "[ARGS]", **{"[TOOL_CALLS]": TOKEN})
+    assert found is not None
+    assert f"<[{TOKEN}]>" in found.lark
+    assert not accepts(found, "[TOOL_CALLS]g[ARGS]{}")
+
+
+TAGGED = "<tool_call>\n<function=f>\n%s</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "legal"),
+    [
+        ("<parameter=n>\n3\n</parameter>\n", True),
+        ("<parameter=s>\na <b> </p> </para\n\n</parameter>\n<parameter=n>\n3\n</parameter>\n", True),
+        ("<parameter=n>\n3\n</parameter>\n<parameter=e>\nx\n</parameter>\n", True),
+        ("", False),
+        ("<parameter=n>\nthree\n</parameter>\n", False),
+        ("<parameter=n>\n3\n</parameter>\n<parameter=e>\nz\n</parameter>\n", False),
+        ("<parameter=q>\n3\n</parameter>\n", False),
+    ],
+)
+def test_values_between_tags(parameters: str, legal: bool) -> None:
+    found = grammar("qwen-coder")
+    assert found is not None
+    assert accepts(found, TAGGED % parameters) == legal
+
+
+def test_many_parameters_between_tags_are_free_but_the_name_is_not() -> None:
+    properties = {f"p{i}": {"type": "integer"} for i in range(9)}
+    tools = read_tools([{"name": "f", "parameters": {"type": "object", "properties": properties}}])
+    found = grammar("qwen-coder", tools=tools)
+    assert found is not None
+    assert accepts(found, TAGGED % "<parameter=p3>\nx\n</parameter>\n")
+    assert not accepts(found, (TAGGED % "").replace("=f>", "=g>"))
+
+
+@pytest.mark.parametrize("format", sorted(set(CALLS)))
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_drawn_from_a_grammar_is_read_as_a_call_that_fits(format: str, seed: int) -> None:
+    found = grammar(format, "f")
+    if found is None:
+        return
+    drawn, complete = draw(found, seed, most=3000)
+    text = drawn.decode(errors="replace")
+    parser = ReplyParser(recognise("", format), schemas={tool.name: tool.parameters for tool in GIVEN})
+    parser.feed(text)
+    parser.finish()
+    if not complete:
+        return
+    (made,) = parser.calls
+    assert made.name == "f"
+    if format not in ("lfm2", "gemma"):  # only the names of tools are enforced
+        assert made.problem is None
+        assert type(made.arguments["n"]) is int
+        assert made.arguments.keys() <= {"s", "n", "e"}
+
+
+def test_a_schema_that_cannot_be_enforced_is_an_object_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    tools = read_tools([{"name": "f", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}])
+    found = grammar("hermes", "f", tools=tools)
+    assert found is not None
+    assert accepts(found, CALL % ("f", '{"a": 1}'))
+    assert not accepts(found, CALL % ("f", "3"))
+    assert "the tool f" in caplog.text
+
+
+def test_definitions_are_found_from_within_a_list() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"c": {"type": "array", "items": {"$ref": "#/$defs/T"}}},
+        "additionalProperties": False,
+    }
+    schema = {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}, "required": ["t"], "$defs": {"T": tree}}
+    found = grammar("mistral", "auto", tools=read_tools([{"name": "f", "parameters": schema}]))
+    assert found is not None
+    assert accepts(found, '[TOOL_CALLS][{"name": "f", "arguments": {"t": {"c": [{"c": []}]}}}]')
+    assert not accepts(found, '[TOOL_CALLS][{"name": "f", "arguments": {"t": {"c": [{"d": []}]}}}]')
+
+
+def test_the_samples_of_formats_keep_their_names() -> None:
+    assert {format for format, _, _ in SAMPLES.values()} <= set(CALLS)
