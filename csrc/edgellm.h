@@ -35,8 +35,9 @@ enum {
     EDGE_OP_L2_NORM = 12,  /* runs of `size`; f0 = eps */
     EDGE_OP_CONV1D = 13,   /* a; weight [taps][channels], bias; silu if size */
     EDGE_OP_SSM_SCAN = 14, /* x = a, dt = b, b = c, c = d; weight a, scale d, bias; n_head groups */
-    EDGE_OP_GATED_DELTA = 15, /* q = a, k = b, v = c, g = d, beta = e; weight a, bias; n_head key heads, which lie
-                               * grouped if size; f0 = scale */
+    EDGE_OP_GATED_DELTA = 15, /* q = a, k = b, v = c, g = d, beta = e; weight a, bias, or neither where g is the
+                               * logarithm of the decay; n_head key heads, which lie grouped if size; g has a value for
+                               * each key if activation; f0 = scale */
     EDGE_OP_MUL = 16,      /* a * b, each b for `size` neighbours */
     EDGE_OP_SLICE = 17,    /* from every run of `size` of a, n_head values from number `activation` on */
     EDGE_OP_LAYER_NORM = 18, /* runs of `size`; weight, bias; f0 = eps, centred if activation */
@@ -50,7 +51,9 @@ enum {
                             * experts; width of a slot's input */
     EDGE_OP_EXPERTS = 25,  /* (weight of the slot's expert) a * scale + bias over what was gathered last: n_head slots,
                             * `size` rows an expert has, from number d on */
-    EDGE_OP_COUNT = 26,
+    EDGE_OP_SOFTMAX = 26,  /* over runs of `size` */
+    EDGE_OP_SINKHORN = 27, /* matrices of `size` rows; n_head rounds, f0 = eps */
+    EDGE_OP_COUNT = 28,
 };
 
 enum {
@@ -87,6 +90,7 @@ typedef struct {
     int32_t rope;          /* how stored keys were rotated, or -1 */
     int32_t offset;        /* values of a head before those that the rope turns */
     int32_t chunked;       /* windows begin anew at multiples of their size */
+    int32_t both;          /* queries see what follows in their step, too; window / 2 to both sides */
 } edge_state;
 
 /* What an op remembers of a sequence: float32 [d0][d1][d2]. */
@@ -111,6 +115,7 @@ typedef struct {
     int32_t n_ops, n_weights, n_slots, n_states, n_ropes, n_groups;
     int32_t n_recurrent, n_sequences; /* sequences whose recurrent states there is room for */
     int32_t max_rows, n_vocab, kv_type;
+    int32_t embedding; /* the op that makes the wanted rows' embeddings, or -1 */
 } edge_model;
 
 typedef struct {
@@ -124,10 +129,11 @@ typedef struct {
     const int64_t *table_starts; /* [n_segments * n_groups + 1] */
     const int32_t *wanted;       /* [n_wanted] ascending rows */
     const int32_t *slots;        /* [n_segments] of the recurrent states; NULL where there are none */
-    float *logits;               /* [n_wanted][n_vocab] */
+    float *logits;               /* [n_wanted][n_vocab], or the embeddings */
     int64_t n_tables;
     int32_t n_rows, n_segments, n_wanted;
     int32_t threads;
+    int32_t embed; /* stop after the op that makes the embeddings, and return them */
 } edge_batch;
 
 typedef struct edge_exec edge_exec;

@@ -189,7 +189,8 @@ static void run(void *context, int thread, edge_team *team) {
     edge_exec *e = step->exec;
     edge_run_angles(step, thread, edge_team_size(team));
     edge_team_barrier(team);
-    for (int i = 0; i < e->model.n_ops; i++) {
+    int end = step->batch->embed ? e->model.embedding + 1 : e->model.n_ops;
+    for (int i = 0; i < end; i++) {
         edge_run_op(step, i, thread, team);
         if (e->model.ops[i].flags & EDGE_FLAG_NO_WAIT) continue;
         /* One thread decides, and names the op: a thread that is late at an earlier barrier must not leave there. */
@@ -220,6 +221,10 @@ int edge_exec_step(edge_exec *e, const edge_batch *batch, char *message, size_t 
     atomic_store(&step.stop_at, INT32_MAX);
     edge_pool_run(batch->threads, run, &step);
     free(rows);
+    if (batch->embed) {
+        const edge_op *op = &e->model.ops[e->model.embedding];
+        memcpy(batch->logits, e->slots[op->out], (size_t)batch->n_wanted * (size_t)op->width * sizeof(float));
+    }
     /* A cancel counts for the step that runs, also when it came too late to cut it short. */
     return atomic_exchange(&e->cancelled, 0) ? EDGE_CANCELLED : EDGE_OK;
 }

@@ -51,8 +51,18 @@ static void store(edge_view *v, int thread, int n) {
 /* The first position a query sees. */
 static int first_visible(const edge_view *v, int position) {
     int window = v->kv.window;
+    if (v->state->both) return window && position > window / 2 ? position - window / 2 : 0;
     if (window && v->state->chunked) return position / window * window;
     return window && position >= window ? position - window + 1 : 0;
+}
+
+/* The last position that the query of a row sees. */
+static int last_visible(const edge_view *v, int row) {
+    int position = v->step->positions[row], window = v->kv.window;
+    if (!v->state->both) return position;
+    const edge_segment *g = &v->step->batch->segments[v->step->owner[row]];
+    int end = g->start + g->n_rows - 1;
+    return window && end - position > window / 2 ? position + window / 2 : end;
 }
 
 /* Query i of a job: rows from row0 on, of each the heads that share key head h. */
@@ -77,16 +87,20 @@ static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1
         for (int i = 0; i < total; i += EDGE_QUERIES) {
             const float *q[EDGE_QUERIES];
             float slopes[EDGE_QUERIES];
-            int first[EDGE_QUERIES], last[EDGE_QUERIES], n = total - i < EDGE_QUERIES ? total - i : EDGE_QUERIES;
+            int first[EDGE_QUERIES], last[EDGE_QUERIES], at[EDGE_QUERIES];
+            int n = total - i < EDGE_QUERIES ? total - i : EDGE_QUERIES;
             float *to[EDGE_QUERIES];
             for (int j = 0; j < n; j++) {
                 q[j] = prepare ? v->queries + (size_t)(i + j) * wide : query(v, row0, h, i + j);
-                last[j] = step->positions[row0 + (i + j) / v->group];
-                first[j] = first_visible(v, last[j]);
+                int row = row0 + (i + j) / v->group;
+                at[j] = step->positions[row];
+                first[j] = first_visible(v, at[j]);
+                last[j] = last_visible(v, row);
                 to[j] = acc + (int64_t)(i + j) * dv;
                 if (v->slopes) slopes[j] = v->slopes[h * v->group + (i + j) % v->group];
             }
             v->kv.slopes = v->slopes ? slopes : NULL;
+            v->kv.at = at;
             v->kv.cold = i == 0;
             step->exec->kernels->attend[step->exec->model.kv_type](&v->kv, h, n, q, first, last, span, part + i, to,
                                                                   scratch);
@@ -155,7 +169,7 @@ void edge_run_attention(edge_step *step, int index, int thread, edge_team *team)
         for (int job; (job = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < jobs;) {
             /* The last rows see most: begin with them, so that no thread is left with the longest job. */
             edge_rows r = find_block(&v, blocks - 1 - job / heads);
-            int h = job % heads, last = step->positions[r.row1 - 1];
+            int h = job % heads, last = last_visible(&v, r.row1 - 1);
             attend(&v, r.row0, r.row1, h, span_of(first_visible(&v, step->positions[r.row0])), span_of(last) + 1, part,
                    acc, scratch);
             for (int i = 0; i < (r.row1 - r.row0) * v.group; i++) write(&v, r.row0, i, h, part + i, acc + (size_t)i * (size_t)dv);

@@ -77,6 +77,7 @@ static int check_parts(const checker *c) {
                  s->head_dim_v > 0 && s->head_dim_v <= 1 << 14,
              "state %d has a bad shape", i);
         NEED(in(s->group, m->n_groups) && s->window >= 0, "state %d has no such group or window", i);
+        NEED(in(s->both, 2) && !(s->both && s->chunked), "state %d sees both sides of chunks", i);
         NEED(s->rope == -1 || (in(s->rope, m->n_ropes) && in(s->offset, s->head_dim) &&
                                m->ropes[s->rope].n_rot <= s->head_dim - s->offset),
              "state %d has no such rope", i);
@@ -121,7 +122,7 @@ static int check_recurrent(const checker *c, int i) {
     NEED(in(op->state, m->n_recurrent) && !(op->flags & EDGE_FLAG_WANTED), "op %d has no state %d", i, op->state);
     const int32_t *d = m->recurrent[op->state].d;
     int64_t n_head = d[0], inner = (int64_t)d[0] * d[1];
-    NEED(op->weight >= 0, "op %d has no weight", i);
+    NEED(op->weight >= 0 || op->kind == EDGE_OP_GATED_DELTA, "op %d has no weight", i);
     if (op->kind == EDGE_OP_CONV1D) {
         NEED(op->width == d[1] && d[2] == 1, "op %d has the wrong width", i);
         if ((rc = check_vector(c, i, op->weight, (int64_t)(d[0] + 1) * d[1]))) return rc;
@@ -131,8 +132,8 @@ static int check_recurrent(const checker *c, int i) {
     NEED(op->width == inner, "op %d has the wrong width", i);
     NEED(op->n_head > 0 && n_head % op->n_head == 0, "op %d has %d groups of heads", i, op->n_head);
     int64_t shared = (int64_t)op->n_head * d[2];
-    NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
     if (op->kind == EDGE_OP_SSM_SCAN) {
+        NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);
         int64_t each = m->weights[op->weight].n_in == n_head ? n_head : n_head * d[2];
         NEED(op->scale >= 0, "op %d has no weight", i);
         if ((rc = check_vector(c, i, op->weight, each)) || (rc = check_vector(c, i, op->scale, n_head))) return rc;
@@ -140,8 +141,8 @@ static int check_recurrent(const checker *c, int i) {
         if ((rc = check_value(c, i, op->b, n_head)) || (rc = check_value(c, i, op->c, shared))) return rc;
         return check_value(c, i, op->d, shared);
     }
-    NEED(in(op->bias, m->n_weights), "op %d has no bias", i);
-    int64_t rates = m->weights[op->bias].n_in == n_head ? n_head : n_head * d[2];
+    NEED((op->weight < 0) == (op->bias < 0) && in(op->activation, 2), "op %d has half of its weights", i);
+    int64_t rates = op->activation ? n_head * d[2] : n_head;
     if ((rc = check_vector(c, i, op->weight, n_head)) || (rc = check_vector(c, i, op->bias, rates))) return rc;
     if ((rc = check_value(c, i, op->a, shared)) || (rc = check_value(c, i, op->b, shared))) return rc;
     if ((rc = check_value(c, i, op->c, inner)) || (rc = check_value(c, i, op->d, rates))) return rc;
@@ -260,8 +261,12 @@ static int check_op(const checker *c, int i) {
         a = op->width / op->n_head * op->size;
     }
     if (op->kind == EDGE_OP_QUANTIZE) NEED(op->width % 32 == 0, "op %d quantizes %d values", i, op->width);
-    if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_L2_NORM || op->kind == EDGE_OP_ROPE)
+    if (op->kind == EDGE_OP_RMS_NORM || op->kind == EDGE_OP_L2_NORM || op->kind == EDGE_OP_ROPE ||
+        op->kind == EDGE_OP_SOFTMAX || op->kind == EDGE_OP_SINKHORN)
         NEED(op->size > 0 && op->width % op->size == 0, "op %d has runs of %d in %d", i, op->size, op->width);
+    if (op->kind == EDGE_OP_SINKHORN)
+        NEED(op->size <= 1 << 15 && op->width % (op->size * op->size) == 0 && op->n_head > 0 && op->n_head <= 1 << 16,
+             "op %d has matrices of %d rows in %d", i, op->size, op->width);
     if (op->kind == EDGE_OP_GLU || op->kind == EDGE_OP_ACTIVATE)
         NEED(in(op->activation, EDGE_N_ACTIVATIONS), "op %d has unknown activation %d", i, op->activation);
     if (op->kind >= EDGE_OP_CONCAT && op->kind <= EDGE_OP_EXPERTS) return check_mixture(c, i);
@@ -310,6 +315,23 @@ static int check_op(const checker *c, int i) {
     return EDGE_OK;
 }
 
+/* A step that ends with the embeddings has no room for logits. */
+static int check_embedding(const checker *c) {
+    const edge_model *m = c->m;
+    NEED(m->embedding >= -1 && m->embedding < m->n_ops, "there is no op %d to make the embeddings", m->embedding);
+    for (int i = 0; i <= m->embedding; i++) {
+        const edge_op *op = &m->ops[i];
+        NEED(op->out != EDGE_LOGITS && op->a != EDGE_LOGITS && op->b != EDGE_LOGITS && op->c != EDGE_LOGITS,
+             "op %d: logits before the embeddings", i);
+    }
+    if (m->embedding >= 0) {
+        const edge_op *op = &m->ops[m->embedding];
+        NEED(op->flags & EDGE_FLAG_WANTED && op->kind != EDGE_OP_QUANTIZE && op->kind != EDGE_OP_GATHER,
+             "op %d does not make embeddings", m->embedding);
+    }
+    return EDGE_OK;
+}
+
 int edge_check_weight(const edge_weight *w, const edge_kernels *k, char *message, size_t size) {
     edge_model m = {.weights = w, .n_weights = 1};
     checker c = {&m, k, message, size};
@@ -333,7 +355,7 @@ int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, 
         int floats = w->type == EDGE_F32 || w->type == EDGE_F16 || w->type == EDGE_BF16;
         if (!floats && quantized != w->n_in) rc = fail(&c, "op %d: its input was not quantized before", i);
     }
-    return rc;
+    return rc ? rc : check_embedding(&c);
 }
 
 int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size) {
@@ -341,6 +363,7 @@ int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, siz
     checker checking = {m, e->kernels, message, size}, *c = &checking;
     NEED(b->n_rows > 0 && b->n_rows <= m->max_rows, "a step has %d rows, at most %d are possible", b->n_rows,
          m->max_rows);
+    NEED(!b->embed || m->embedding >= 0, "the model makes no embeddings");
     NEED(b->threads > 0 && b->threads <= EDGE_MAX_THREADS, "threads is %d", b->threads);
     NEED(b->n_wanted >= 0 && b->n_wanted <= b->n_rows, "%d rows are wanted of %d", b->n_wanted, b->n_rows);
     for (int i = 0; i < b->n_rows; i++)

@@ -249,6 +249,18 @@ void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
             e->kernels->l2_norm(edge_value(step, op->a) + r * op->width, edge_value(step, op->out) + r * op->width,
                                 op->width, op->size, op->f0);
         break;
+    case EDGE_OP_SOFTMAX:
+        for (int64_t r = from; r < to; r++)
+            for (int at = 0; at < op->width; at += op->size)
+                e->kernels->softmax(edge_value(step, op->a) + r * op->width + at,
+                                    edge_value(step, op->out) + r * op->width + at, op->size);
+        break;
+    case EDGE_OP_SINKHORN:
+        for (int64_t r = from; r < to; r++)
+            for (int at = 0; at < op->width; at += op->size * op->size)
+                e->kernels->sinkhorn(edge_value(step, op->a) + r * op->width + at,
+                                     edge_value(step, op->out) + r * op->width + at, op->size, op->n_head, op->f0);
+        break;
     case EDGE_OP_SLICE:
         for (int64_t r = from; r < to; r++) slice(step, op, r);
         break;

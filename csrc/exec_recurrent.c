@@ -61,13 +61,13 @@ static void gated_delta(const edge_step *step, const edge_op *op, int thread, in
     const edge_model *m = &step->exec->model;
     const edge_recurrent *s = &m->recurrent[op->state];
     edge_delta v = {.n_head = s->d[0], .head_dim_v = s->d[1], .head_dim = s->d[2], .n_head_k = op->n_head,
-                    .grouped = op->size, .g_each = m->weights[op->bias].n_in != s->d[0],
+                    .grouped = op->size, .g_each = op->activation,
                     .scale = op->f0, .a = vector(m, op->weight), .bias = vector(m, op->bias)};
     int64_t from, to;
     edge_share((int64_t)v.n_head * v.head_dim_v, 16, thread, n, &from, &to);
     if (from >= to) return;
     size_t row = 0, keys = (size_t)v.n_head_k * (size_t)v.head_dim, values = (size_t)v.n_head * (size_t)v.head_dim_v;
-    size_t rates = (size_t)m->weights[op->bias].n_in;
+    size_t rates = (size_t)v.n_head * (size_t)(v.g_each ? v.head_dim : 1);
     for (int i = 0; i < step->batch->n_segments; i++) {
         const edge_segment *g = &step->batch->segments[i];
         float *state = begin(step, op, i, (size_t)from * (size_t)v.head_dim, (size_t)to * (size_t)v.head_dim);

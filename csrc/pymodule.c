@@ -14,7 +14,7 @@ typedef struct {
     edge_exec *exec;
     Py_buffer *buffers; /* the weights' bytes */
     Py_ssize_t n_buffers;
-    int32_t n_groups, n_vocab;
+    int32_t n_groups, n_vocab, n_embedding;
     int busy; /* a step runs without the interpreter's lock */
 } Executor;
 
@@ -144,18 +144,18 @@ static int take_ropes(PyObject *list, edge_rope **out, double ***frequencies, Py
     return 1;
 }
 
-/* Executor(isa, ops, weights, slots, states, ropes, pages, max_rows, n_vocab, kv_type[, recurrent, n_sequences]): the arrays are buffers of
- * the structures in edgellm.h. */
+/* Executor(isa, ops, weights, slots, states, ropes, pages, max_rows, n_vocab, kv_type[, recurrent, n_sequences,
+ * embedding]): the arrays are buffers of the structures in edgellm.h. */
 static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     const char *isa;
     PyObject *ops, *weights, *slots, *states, *ropes, *pages, *recurrent = NULL;
-    int max_rows, n_vocab, kv_type, n_sequences = 0;
+    int max_rows, n_vocab, kv_type, n_sequences = 0, embedding = -1;
     if (kwargs && PyDict_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Executor takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "sOOOOOOiii|Oi", &isa, &ops, &weights, &slots, &states, &ropes, &pages, &max_rows,
-                          &n_vocab, &kv_type, &recurrent, &n_sequences))
+    if (!PyArg_ParseTuple(args, "sOOOOOOiii|Oii", &isa, &ops, &weights, &slots, &states, &ropes, &pages, &max_rows,
+                          &n_vocab, &kv_type, &recurrent, &n_sequences, &embedding))
         return NULL;
     const edge_kernels *kernels = edge_cpu_table(isa);
     if (!kernels) return PyErr_Format(PyExc_ValueError, "instruction set '%s' does not work on this machine", isa);
@@ -192,7 +192,7 @@ static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                         .n_ops = (int32_t)count[0], .n_weights = (int32_t)self->n_buffers,
                         .n_slots = (int32_t)count[1], .n_states = (int32_t)count[2],
                         .n_recurrent = (int32_t)count[4], .n_ropes = (int32_t)n_ropes, .n_groups = (int32_t)count[3],
-                        .max_rows = max_rows, .n_vocab = n_vocab, .kv_type = kv_type, .n_sequences = n_sequences};
+                        .max_rows = max_rows, .n_vocab = n_vocab, .kv_type = kv_type, .n_sequences = n_sequences, .embedding = embedding};
     int rc = edge_exec_new(&model, kernels, &self->exec, message, sizeof message);
     if (rc) {
         raise(rc, message);
@@ -200,6 +200,7 @@ static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     }
     self->n_groups = model.n_groups;
     self->n_vocab = n_vocab;
+    self->n_embedding = embedding < 0 ? 0 : model.ops[embedding].width;
     done = 1;
 out:
     while (held > 0) PyBuffer_Release(&views[--held]);
@@ -221,13 +222,13 @@ static int usable(Executor *self) {
     return 0;
 }
 
-/* step(tokens, segments, tables, table_starts, wanted, logits, threads[, slots]): buffers as in edge_batch. */
+/* step(tokens, segments, tables, table_starts, wanted, logits, threads[, slots, embed]): buffers as in edge_batch. */
 static PyObject *executor_step(PyObject *object, PyObject *args) {
     Executor *self = (Executor *)object;
     PyObject *given[7] = {NULL};
-    int threads;
-    if (!PyArg_ParseTuple(args, "OOOOOOi|O", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5], &threads,
-                          &given[6]))
+    int threads, embed = 0;
+    if (!PyArg_ParseTuple(args, "OOOOOOi|Op", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5], &threads,
+                          &given[6], &embed))
         return NULL;
     static const size_t item[7] = {4, sizeof(edge_segment), 4, 8, 4, 4, 4};
     static const char *const what[7] = {"tokens", "segments", "tables", "table_starts", "wanted", "logits", "slots"};
@@ -254,8 +255,13 @@ static PyObject *executor_step(PyObject *object, PyObject *args) {
         }
     }
     if (!usable(self)) goto out; /* after the buffers, which may run any code */
-    if (n[3] < n[1] * self->n_groups + 1 || n[5] / self->n_vocab < n[4]) {
-        PyErr_Format(PyExc_ValueError, "%s is too short", n[5] / self->n_vocab < n[4] ? "logits" : "table_starts");
+    if (embed && !self->n_embedding) {
+        PyErr_SetString(PyExc_ValueError, "the model makes no embeddings");
+        goto out;
+    }
+    int32_t width = embed ? self->n_embedding : self->n_vocab;
+    if (n[3] < n[1] * self->n_groups + 1 || n[5] / width < n[4]) {
+        PyErr_Format(PyExc_ValueError, "%s is too short", n[5] / width < n[4] ? "logits" : "table_starts");
         goto out;
     }
     if (given[6] && n[6] < n[1]) {
@@ -265,7 +271,7 @@ static PyObject *executor_step(PyObject *object, PyObject *args) {
     edge_batch batch = {.tokens = view[0].buf, .segments = view[1].buf, .tables = view[2].buf,
                         .table_starts = view[3].buf, .wanted = view[4].buf, .slots = given[6] ? view[6].buf : NULL,
                         .logits = view[5].buf, .n_tables = n[2], .n_rows = (int32_t)n[0], .n_segments = (int32_t)n[1],
-                        .n_wanted = (int32_t)n[4], .threads = threads};
+                        .n_wanted = (int32_t)n[4], .threads = threads, .embed = embed};
     char message[256] = "the step was cancelled";
     self->busy = 1;
     int rc;

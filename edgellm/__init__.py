@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from edgellm import catalog
     from edgellm.architectures import register_architecture
     from edgellm.chat.events import ContentDelta, ReasoningDelta, ToolCall, ToolCallDelta, ToolCallStart, ToolResult
+    from edgellm.conversion import convert
     from edgellm.engine.generation import Generation
     from edgellm.engine.request import Timings, Usage
     from edgellm.info import ModelInfo
@@ -80,6 +81,7 @@ __all__ = [
     "VocabularyError",
     "__version__",
     "catalog",
+    "convert",
     "register_architecture",
 ]
 
@@ -98,6 +100,7 @@ _LAZY = {
     "ToolResult": "edgellm.chat.events",
     "ToolRun": "edgellm.toolrun",
     "Usage": "edgellm.engine.request",
+    "convert": "edgellm.conversion",
     "register_architecture": "edgellm.architectures",
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgellm.engine.memory import MemoryPlan
     from edgellm.gguf import ModelFile
-    from edgellm.program import Program
+    from edgellm.program import Pooling, Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,17 @@ class ModelInfo:
     tensor_types: Mapping[str, int]
     """How many tensors there are of each type."""
     n_params: int
+    generates: bool
+    """Whether the model scores tokens; an encoder only embeds."""
+    causal: bool
+    """Whether tokens see only what is before them; diffusion models and encoders see both sides."""
+    pooling: Pooling | None
+    """How the file says that the vectors of a text's tokens become one."""
     n_vocab: int
     """Ids the model scores; its tokenizer may know fewer."""
     n_embd: int
+    n_embd_out: int | None
+    """Width of what `embed` returns; None where the model's architecture declares no embeddings."""
     n_layer: int | None
     n_head: int | None
     """Query heads; where layers differ, the most, as for the next two."""
@@ -85,8 +93,12 @@ def describe(
         quantization=max(elements, key=lambda kind: elements[kind], default="none"),
         tensor_types=types,
         n_params=sum(elements.values()),
+        generates=program.generates,
+        causal=program.causal,
+        pooling=program.pooling,
         n_vocab=program.n_vocab,
         n_embd=program.n_embd,
+        n_embd_out=None if program.embedding is None else program.widths[program.embedding],
         n_layer=_size(metadata, f"{architecture}.block_count"),
         n_head=n_head,
         n_head_kv=_size(metadata, f"{architecture}.attention.head_count_kv") or n_head,

@@ -60,11 +60,12 @@ def load(path: str | os.PathLike[str], options: Options) -> Loaded:
         program = build(file.metadata, shapes, options.n_ctx)
         verify(program, file.tensors)
         memory = _plan(program, file, options)
-        if options.overflow == "shift" and memory.n_ctx < smallest_shifting_ctx():
+        shifts = options.overflow == "shift" and program.generates
+        if shifts and memory.n_ctx < smallest_shifting_ctx():
             raise ArgumentError(
                 f'overflow="shift" needs a context of at least {smallest_shifting_ctx()} tokens, not {memory.n_ctx}'
             )
-        if options.overflow == "shift" and not all(state.movable for state in program.states.values()):
+        if shifts and not all(state.movable for state in program.states.values()):
             raise ArgumentError(
                 f'overflow="shift" is not possible with {program.architecture} models: their keys depend on positions '
                 "in a way that cannot be changed"
@@ -119,7 +120,8 @@ def _scheduler(program: Program, memory: MemoryPlan, overflow: Overflow) -> Sche
         n_running=memory.n_running,
         logits_rows=logits_rows(program.n_vocab, memory.n_batch),
         sinks=SINKS,
-        shift=shift_tokens(memory.n_ctx) if overflow == "shift" else 0,
+        shift=shift_tokens(memory.n_ctx) if overflow == "shift" and program.generates else 0,
+        whole=not program.causal,
     )
     states = StatePool(memory.n_slots) if memory.n_slots else None
     return Scheduler(PageCache(groups, states.has if states else None), sizes, states)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
@@ -13,13 +13,14 @@ from edgellm.arguments import choice, functions, integer, logprob_count, stop_st
 from edgellm.backends.base import KV_TYPES
 from edgellm.chatting import Turn, check_messages, prepare_turn
 from edgellm.constraints import Constraints
+from edgellm.embedding import Embedder
 from edgellm.engine.generation import Generation
 from edgellm.engine.limits import Overflow, fit
 from edgellm.engine.machine import default_threads
 from edgellm.engine.memory import parse_size
 from edgellm.engine.request import Request
 from edgellm.engine.scoring import KeepLogits, PromptLogprobs
-from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError
+from edgellm.errors import ArgumentError, CancelledError, ContextOverflowError, UnsupportedModelError
 from edgellm.explain import Explanation, explain
 from edgellm.keywords import ChatArguments, ChatKeywords, GenerateArguments, GenerateKeywords, accepts, settle
 from edgellm.loading import Options, load
@@ -72,7 +73,8 @@ class Model:
         backend: "auto" takes the fastest that works here.
         kv_type: how keys and values are kept: "q8_0" takes about half the memory of "f16" and is faster in long
             contexts, at a small loss of exactness.
-        n_batch: the most tokens of one step; it changes speed and memory, never the results.
+        n_batch: the most tokens of one step; it changes speed and memory, never the results.  Encoders take a text in
+            one step, so theirs is n_ctx at least.
         overflow: at the end of the context, "error" refuses longer prompts and ends longer texts; "stop" ends longer
             prompts too, with an empty text; "shift" drops the oldest tokens after the first 16, so that a text can
             go on for ever, and `Generation.dropped_tokens` counts them.
@@ -95,6 +97,7 @@ class Model:
         self._prompts = loaded.prompts
         self._constraints = Constraints(loaded.prompts, loaded.info.n_vocab)
         self._engine = loaded.engine
+        self._embedder = Embedder(loaded.engine, loaded.prompts, loaded.info)
         self._overflow = options.overflow
         self._finalizer = weakref.finalize(self, loaded.engine.close)
         self._finalizer.atexit = False  # the engine sees to that itself
@@ -137,9 +140,9 @@ class Model:
 
         Raises ArgumentError, GrammarError for a schema or grammar that cannot be used, ContextOverflowError for a
         prompt longer than the context, VocabularyError for text or stops with a model that has no vocabulary or ids
-        outside of it, and ClosedError.
+        outside of it, UnsupportedModelError for an encoder, and ClosedError.
         """
-        self._engine.check_usable()
+        self._check_continues()
         asked = settle(GenerateArguments, keywords)
         if isinstance(prompt, str):
             ids = self._prompts.encode(prompt, parse_special=asked.parse_special)
@@ -172,7 +175,7 @@ class Model:
         With ``overflow="shift"`` a conversation too long for the context loses its oldest turns whole; the system
         message stays.  For the other arguments and errors see `generate`; TemplateError comes from the template.
         """
-        self._engine.check_usable()
+        self._check_continues()
         asked = settle(ChatArguments, keywords)
         rounds = integer("max_tool_rounds", asked.max_tool_rounds, 1)
         if asked.run_tools:
@@ -264,9 +267,9 @@ class Model:
 
         Every row is computed, nothing comes from a cache, and the values do not depend on what else runs.  Raises
         ArgumentError for no ids, VocabularyError for unknown ones, ContextOverflowError for more than n_ctx,
-        CancelledError if the Model is closed meanwhile.
+        UnsupportedModelError for an encoder, CancelledError if the Model is closed meanwhile.
         """
-        self._engine.check_usable()
+        self._check_generates()
         tokens = self._ids("ids", ids)
         n_ctx = self._info.n_ctx
         if len(tokens) > n_ctx:
@@ -283,6 +286,52 @@ class Model:
         if request.finish_reason == "cancelled":
             raise CancelledError("the Model was closed while it computed logits")
         return score.rows
+
+    def embed(
+        self,
+        texts: str | Iterable[str | TokenIds],
+        normalize: bool = True,
+        *,
+        pooling: Literal["mean", "cls", "last"] | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Return the texts as vectors ``[len(texts), n_embd_out]``: one row each, a single text counts as one.
+
+        texts: texts, encoded with the tokens at both ends that the model wants, or lists of token ids, taken as they
+            are.  A text's vector does not depend on the others.
+        normalize: make every vector of length 1, so that a product of two is the cosine of their angle.
+        pooling: how the vectors of a text's tokens become one: their "mean", the first ("cls") or the "last".  None:
+            as the file says, or the mean where it does not.
+
+        Works with encoders and with models that generate: these give what they make their logits of.  A reranker
+        (``info.pooling`` is "rank") returns its scores, never normalised.
+
+        Raises ContextOverflowError for a text longer than n_ctx, whatever `overflow` is; ArgumentError for other
+        values and texts without a token, VocabularyError, NumericalError, ClosedError, and CancelledError if the Model
+        is closed meanwhile.
+        """
+        self._engine.check_usable()
+        return self._embedder.embed(texts, normalize, pooling)
+
+    def embed_tokens(self, text: str | TokenIds, normalize: bool = False) -> npt.NDArray[np.float32]:
+        """Return a vector for each token of one text, ``[n_tokens, n_embd_out]``.  See `embed`."""
+        self._engine.check_usable()
+        return self._embedder.embed_tokens(text, normalize)
+
+    def _check_generates(self) -> None:
+        self._engine.check_usable()
+        if not self._info.generates:
+            raise UnsupportedModelError(
+                f"{self._info.name} is an encoder ({self._info.architecture}): it turns texts into vectors and does "
+                "not continue them; use embed()"
+            )
+
+    def _check_continues(self) -> None:
+        self._check_generates()
+        if not self._info.causal:
+            raise UnsupportedModelError(
+                f"{self._info.name} is a diffusion model ({self._info.architecture}): it fills in masked tokens in any "
+                "order and does not continue texts; logits() and embed() work"
+            )
 
     def _ids(self, name: str, value: object) -> list[int]:
         ids = token_list(name, value, self._info.n_vocab)

@@ -45,6 +45,7 @@ PUBLIC = [
     "VocabularyError",
     "__version__",
     "catalog",
+    "convert",
     "register_architecture",
 ]
 

@@ -110,7 +110,7 @@ INLINE void attend(const edge_kv *kv, const int is_f32, int h, const int Q, cons
         }
         scores(kv->k, is_f32, ((size_t)pages[g] * (size_t)kv->n_head_kv + (size_t)h) * kh, kv->head_dim, Q, q, s);
         UNROLL for (int i = 0; i < Q; i++) {
-            vf x = visible(score(kv, s[i], i, begin + g * EDGE_PAGE - last[i]), &see, i, g, -INFINITY);
+            vf x = visible(score(kv, s[i], i, begin + g * EDGE_PAGE), &see, i, g, -INFINITY);
             max[i] = vf_max(max[i], x);
             vf_store(p[i] + g * EDGE_PAGE, x);
         }

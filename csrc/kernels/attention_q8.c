@@ -213,7 +213,7 @@ INLINE void attend(const edge_kv *kv, int h, const int Q, const float *const *q,
         vf s[EDGE_QUERIES];
         scores(record_of(kv->k, kv, pages[g], h, kv->head_dim), nk, Q, query, s);
         UNROLL for (int i = 0; i < Q; i++) {
-            vf x = score(kv, s[i], i, begin + g * EDGE_PAGE - last[i]);
+            vf x = score(kv, s[i], i, begin + g * EDGE_PAGE);
             if (see.whole0 > g || g >= see.whole1) x = visible(x, &see, i, g, -INFINITY);
             max[i] = vf_max(max[i], x);
             vf_store(p[i] + g * EDGE_PAGE, x);

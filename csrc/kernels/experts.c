@@ -57,6 +57,27 @@ static void softmax(const float *x, float *out, int n) {
     for (int i = 0; i < n; i++) out[i] /= total;
 }
 
+/* Each of n lines of n values, `step` apart, divided by its sum plus eps; lines are `line` apart. */
+static void share_out(float *x, int n, int line, int step, float eps) {
+    for (int i = 0; i < n; i++, x += line) {
+        float sum = eps;
+        for (int j = 0; j < n; j++) sum += x[j * step];
+        for (int j = 0; j < n; j++) x[j * step] /= sum;
+    }
+}
+
+static void sinkhorn(const float *x, float *out, int n, int rounds, float eps) {
+    for (int i = 0; i < n; i++) {
+        softmax(x + i * n, out + i * n, n);
+        for (int j = 0; j < n; j++) out[i * n + j] += eps;
+    }
+    share_out(out, n, 1, n, eps);
+    for (int k = 1; k < rounds; k++) {
+        share_out(out, n, n, 1, eps);
+        share_out(out, n, 1, n, eps);
+    }
+}
+
 /* The place of the largest of n; the lowest among equals and where there is nothing to compare. */
 static int best(const float *x, int n) {
     int at = 0;
@@ -118,5 +139,7 @@ void FN(edge_fill_experts)(edge_kernels *t) {
     t->layer_norm = layer_norm;
     t->mix = mix;
     t->dot = dot;
+    t->softmax = softmax;
+    t->sinkhorn = sinkhorn;
     t->route = route;
 }

@@ -63,6 +63,7 @@ typedef struct {
     float scale, softcap;  /* softcap 0: none */
     int cold;              /* worth prefetching */
     const float *slopes;   /* of each query of a call: by how much its scores fall per position; NULL: none */
+    const int *at;         /* the position of each query of a call; read where there are slopes */
 } edge_kv;
 
 /* A router: how many experts there are, how many a row uses, from how many of how many equal groups. */
@@ -98,7 +99,7 @@ typedef struct {
     int grouped; /* head h uses key head h / (n_head / n_head_k), else h % n_head_k */
     int g_each;  /* g and bias are [n_head][head_dim], else [n_head] */
     float scale;
-    const float *a, *bias; /* a: [n_head] */
+    const float *a, *bias; /* a: [n_head]; NULL both where g is the logarithm of the decay */
 } edge_delta;
 
 enum { EDGE_DELTA_ROWS = 32 };
@@ -141,6 +142,9 @@ typedef struct edge_kernels {
     /* out[i] = sum over j of by[i][j] * x[j], ascending; runs of `size`. */
     void (*mix)(const float *x, const float *by, float *out, int n_in, int n_out, int size);
     float (*dot)(const float *a, const float *b, int n);
+    void (*softmax)(const float *x, float *out, int n);
+    /* A matrix of n rows: softmax of the rows, plus eps; columns by their sums, then rows and columns rounds - 1 times. */
+    void (*sinkhorn)(const float *x, float *out, int n, int rounds, float eps);
     /* One row: the chosen experts' numbers, then their weights; scratch: 2 * n_expert + n_groups floats. */
     void (*route)(const edge_router *router, const float *logits, float *out, float *scratch);
     /* Store one row's keys and values (all heads) at `slot` of a page. */

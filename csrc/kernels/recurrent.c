@@ -185,10 +185,13 @@ static void delta_one(const shared_rows *p, float *s, const float *value, float 
     }
 }
 
-/* exp(a * softplus(g + bias)) of n values. */
+/* exp(a * softplus(g + bias)) of n values, or exp(g) without a bias. */
 static void decays_of(const float *g, const float *bias, float a, float *out, int n) {
-    for (int j = 0; j < n; j += LANES)
-        store(out, vf_exp(vf_mul(vf_set1(a), softplus(vf_add(load(g, j, n), load(bias, j, n))))), j, n);
+    for (int j = 0; j < n; j += LANES) {
+        vf x = load(g, j, n);
+        if (bias) x = vf_mul(vf_set1(a), softplus(vf_add(x, load(bias, j, n))));
+        store(out, vf_exp(x), j, n);
+    }
 }
 
 static void gated_delta(const edge_delta *v, float *state, const float *q, const float *k, const float *value,
@@ -204,7 +207,7 @@ static void gated_delta(const edge_delta *v, float *state, const float *q, const
             for (int r = 0; r < count; r++) {
                 size_t row = (size_t)(r0 + r) * (size_t)v->n_head + (size_t)head;
                 strength[r] = first(sigmoid(vf_set1(beta[row])));
-                decays_of(g + row * (size_t)each, v->bias + head * each, v->a[head],
+                decays_of(g + row * (size_t)each, v->bias ? v->bias + head * each : NULL, v->a ? v->a[head] : 0.0f,
                           v->g_each ? decays + (size_t)r * (size_t)n : &decay[r], each);
             }
             size_t key = (size_t)r0 * keys + (size_t)key_head * (size_t)n, at = (size_t)r0 * wide + (size_t)base;

@@ -36,15 +36,18 @@ INLINE vf visible(vf x, const edge_sight *s, int i, int g, float hidden) {
     return vf_keep(x, from > 0 ? from : 0, to < EDGE_PAGE ? to : EDGE_PAGE, hidden);
 }
 
-/* Products of query and keys become scores; `ahead` is the first key's position relative to the query's. */
-INLINE vf score(const edge_kv *kv, vf x, int i, int ahead) {
+/* Products of query and 16 keys, of which the first is at `position`, become scores. */
+INLINE vf score(const edge_kv *kv, vf x, int i, int position) {
     static const float each[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     x = vf_mul(x, vf_set1(kv->scale));
     if (kv->softcap > 0.0f) {
         vf c = vf_set1(kv->softcap);
         x = vf_mul(c, vf_tanh(vf_div(x, c)));
     }
-    if (kv->slopes) x = vf_fma(vf_set1(kv->slopes[i]), vf_add(vf_load(each), vf_set1((float)ahead)), x);
+    if (kv->slopes) {
+        vf distance = vf_abs(vf_add(vf_load(each), vf_set1((float)(position - kv->at[i]))));
+        x = vf_fma(vf_set1(-kv->slopes[i]), distance, x);
+    }
     return x;
 }
 

@@ -1,4 +1,4 @@
-"""Decoders whose scores fall with distance: BLOOM, MPT, Jais, Refact, Baichuan."""
+"""Decoders whose scores fall with distance: BLOOM, MPT, Jais, Baichuan."""
 
 from edgellm.architectures.blocks import Style, embed, head, layer, layers, norm
 from edgellm.architectures.params import Params
@@ -49,17 +49,6 @@ def jais(p: Params, b: ProgramBuilder) -> Value:
     for i in layers(p, b):
         x = layer(p, b, x, i, rope=None, style=style)
     return head(p, b, x, style=style)
-
-
-@register("refact")
-def refact(p: Params, b: ProgramBuilder) -> Value:
-    """Refact: Llama without a rotation."""
-    b.ignore("rope_freqs.weight")
-    style = Style(alibi=8.0, out_bias=False, ffn_bias=False)
-    x = embed(p, b)
-    for i in layers(p, b):
-        x = layer(p, b, x, i, rope=None, style=style)
-    return head(p, b, x)
 
 
 LAYERS_7B, LAYERS_13B = 32, 40

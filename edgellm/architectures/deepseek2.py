@@ -1,11 +1,17 @@
 """DeepSeek 2, 3 and R1, Kimi K2, GLM 4.7 Flash, Mistral 4: latent attention, and experts after the first layers."""
 
 from edgellm.architectures.blocks import Style, attended, embed, head, layers, norm
-from edgellm.architectures.mla import Latent, absorbed, latent_attention, latent_rope, latent_scale
+from edgellm.architectures.mla import (
+    Latent,
+    absorbed,
+    latent_attention,
+    latent_rope,
+    latent_scale,
+    refuse_long_contexts,
+)
 from edgellm.architectures.moe import experts_of, feed
 from edgellm.architectures.params import Params
 from edgellm.architectures.registry import register
-from edgellm.errors import UnsupportedModelError
 from edgellm.program import ProgramBuilder, Value
 
 GLM_4_7_FLASH = (47, 154880)
@@ -36,11 +42,6 @@ def deepseek2(p: Params, b: ProgramBuilder) -> Value:
 @register("deepseek32", "glm-dsa", experts=True)
 def deepseek32(p: Params, b: ProgramBuilder) -> Value:
     """DeepSeek 3.2 and GLM 5: an indexer chooses the keys to attend to; short contexts have too few to choose from."""
-    chosen = p.integer("attention.indexer.top_k")
-    if p.n_ctx > chosen:
-        raise UnsupportedModelError(
-            f"{p.key('attention.indexer.top_k')} = {chosen}: only contexts of at most so many tokens are supported, "
-            f"not {p.n_ctx}; give a smaller n_ctx"
-        )
+    refuse_long_contexts(p)
     b.ignore("blk.*.indexer.*")
     return deepseek2(p, b)

@@ -1,9 +1,7 @@
-"""Kimi Linear: layers with a delta rule that decays key by key, and some with latent attention, without positions.
-
-Kimi Team, "Kimi Linear: An Expressive, Efficient Attention Architecture", 2025.
-"""
+"""Kimi Linear: layers with a delta rule that decays key by key, and some with latent attention, without positions."""
 
 from edgellm.architectures.blocks import Style, embed, head, layers, norm
+from edgellm.architectures.kda import delta_attention, inner
 from edgellm.architectures.mixers import is_recurrent, join
 from edgellm.architectures.mla import Latent, latent_attention
 from edgellm.architectures.moe import Experts, experts_of, feed
@@ -36,18 +34,7 @@ def kimi_linear(p: Params, b: ProgramBuilder) -> Value:
 
 
 def _delta(p: Params, b: ProgramBuilder, x: Value, i: int) -> Value:
-    """Return layer `i`'s Kimi Delta Attention, before the output matrix."""
-    blk, n_head, head_dim = f"blk.{i}", max(p.n_head), p.integer("kda.head_dim")
-    q, k, v = _convolved(p, b, x, i, "q"), _convolved(p, b, x, i, "k"), _convolved(p, b, x, i, "v")
-    q, k = b.l2_norm(q, p.eps, head_dim), b.l2_norm(k, p.eps, head_dim)
-    g = b.matmul(b.matmul(x, f"{blk}.ssm_f_a", head_dim), f"{blk}.ssm_f_b", n_head * head_dim)
-    beta = b.matmul(x, f"{blk}.ssm_beta", n_head, scale_use="unused")
-    y = b.gated_delta(q, k, v, g, beta, f"{blk}.ssm", head_dim)
-    gate = b.matmul(b.matmul(x, f"{blk}.ssm_g_a", head_dim), f"{blk}.ssm_g_b", n_head * head_dim)
-    return b.glu(gate, b.rms_norm(y, f"{blk}.ssm_norm.weight", p.eps, head_dim), "sigmoid")
-
-
-def _convolved(p: Params, b: ProgramBuilder, x: Value, i: int, name: str) -> Value:
-    width = max(p.n_head) * p.integer("kda.head_dim")
-    value = b.matmul(x, f"blk.{i}.attn_{name}", width, scale_use="unused", use_bias=False)
-    return b.conv1d(value, f"blk.{i}.ssm_conv1d_{name}", p.integer("ssm.conv_kernel", minimum=2), silu=True)
+    blk, head_dim = f"blk.{i}.ssm", p.integer("kda.head_dim")
+    g = b.matmul(b.matmul(x, f"{blk}_f_a", head_dim), f"{blk}_f_b", inner(p))
+    gate = b.matmul(b.matmul(x, f"{blk}_g_a", head_dim), f"{blk}_g_b", inner(p))
+    return delta_attention(p, b, x, i, g, gate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from edgellm.architectures.params import Params
@@ -50,11 +51,11 @@ def is_recurrent(p: Params, i: int) -> bool:
     return p.n_head_kv[i] == 0
 
 
-def delta_layers(p: Params) -> tuple[bool, ...]:
-    """Return which layers of a Qwen are recurrent: as the file says, else all but every fourth."""
+def delta_layers(p: Params, period: int = 4) -> tuple[bool, ...]:
+    """Return which layers are recurrent: as the file says, else all but every `period`-th."""
     if p.key("attention.recurrent_layers") in p.metadata:
         return p.per_layer_flags("attention.recurrent_layers")
-    every = p.integer("full_attention_interval", 4)
+    every = p.integer("full_attention_interval", period)
     return tuple((i + 1) % every != 0 for i in range(p.n_layer))
 
 
@@ -157,3 +158,21 @@ def gated_attention(p: Params, b: ProgramBuilder, x: Value, i: int, rope: RopeSp
     k = b.rope(b.rms_norm(k, f"blk.{i}.attn_k_norm.weight", p.eps, width), width, rope)
     state = KVState(f"blk.{i}.kv", n_head_kv, width, p.head_dim_v, None, rope)
     return b.glu(gate, b.attention(q, k, v, state, n_head, p.attention_scale()), "sigmoid")
+
+
+def lightning(p: Params, b: ProgramBuilder, x: Value, i: int) -> Value:
+    """Return layer `i`'s linear attention with a decay for each head (MiniMax 01), before the output matrix.
+
+    It is a scan whose steps are all 1 long.  Later layers decay more slowly.
+    Qin et al., "Lightning Attention-2", 2024.
+    """
+    blk, n_head, width = f"blk.{i}", p.n_head[i], p.head_dim
+    qkv = b.activate(b.matmul(x, f"{blk}.attn_qkv", 3 * n_head * width, scale_use="unused"), "silu")
+    q, k, v = (b.slice(qkv, part * width, width, 3 * width) for part in range(3))
+    slow = 1.0 - i / max(1, p.n_layer - 1) + 1e-5
+    b.constant(f"{blk}.lightning_a", (-slow * 2.0 ** (-8.0 * (h + 1) / n_head) for h in range(n_head)))
+    b.constant(f"{blk}.lightning_d", (0.0 for _ in range(n_head)))
+    step = b.embed_constant("lightning_step", (math.log(math.e - 1.0) for _ in range(n_head)))
+    y = b.ssm_scan(v, step, k, q, f"{blk}.lightning", width, n_head)
+    y = b.rms_norm(y, f"{blk}.attn_norm_2.weight", p.eps)
+    return b.glu(b.matmul(x, f"{blk}.attn_gate", y.width, scale_use="unused"), y, "sigmoid")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edgellm.architectures.params import Params
 from edgellm.architectures.rope import rope_spec
-from edgellm.errors import ModelFormatError
+from edgellm.errors import ModelFormatError, UnsupportedModelError
 from edgellm.program import KVState, ProgramBuilder, RopeSpec, Value
 from edgellm.program.ops import ScaleUse
 
@@ -29,13 +29,16 @@ class Latent:
     """Of the part that turns, whose keys all heads share."""
 
     @classmethod
-    def of(cls, p: Params) -> Latent:
-        """Read them.  Files whose attention is over the vectors themselves have keys of their own for the heads."""
+    def of(cls, p: Params, where: str = "") -> Latent:
+        """Read them.  Files whose attention is over the vectors themselves have keys of their own for the heads.
+
+        `where` ends the names of the keys for some of the layers.
+        """
         found = cls(
-            p.integer("attention.kv_lora_rank"),
-            p.integer("attention.key_length_mla", 0, minimum=0) or p.head_dim,
-            p.integer("attention.value_length_mla", 0, minimum=0) or p.head_dim_v,
-            p.integer("rope.dimension_count", p.head_dim),
+            p.integer(f"attention.kv_lora_rank{where}"),
+            p.integer(f"attention.key_length_mla{where}", 0, minimum=0) or p.head_dim,
+            p.integer(f"attention.value_length_mla{where}", 0, minimum=0) or p.head_dim_v,
+            p.integer("rope.dimension_count", p.head_dim, minimum=0),
         )
         if found.n_rot > found.key:
             raise ModelFormatError(f"{p.key('rope.dimension_count')} = {found.n_rot}: of heads of {found.key}")
@@ -57,6 +60,7 @@ def latent_attention(
     scale: float,
     sharpen: tuple[float, int, int] | None = None,
     q_scale: ScaleUse = "product",
+    window: int | None = None,
 ) -> Value:
     """Return layer `i`'s attention, before the output matrix.
 
@@ -67,13 +71,17 @@ def latent_attention(
     q = _queries(p, b, x, i, n_head * widths.key, q_scale)
     both = (0, widths.rank + widths.n_rot)
     latent = b.matmul(x, f"{blk}_kv_a_mqa", widths.rank, rows=both)
-    turning = b.matmul(x, f"{blk}_kv_a_mqa", widths.n_rot, rows=(widths.rank, both[1]))
+    turning = None
+    if widths.n_rot:
+        turning = b.matmul(x, f"{blk}_kv_a_mqa", widths.n_rot, rows=(widths.rank, both[1]))
+        if b.has(f"{blk}_k_norm.weight"):
+            turning = b.rms_norm(turning, f"{blk}_k_norm.weight", p.eps)
     latent = b.rms_norm(latent, f"{blk}_kv_a_norm.weight", p.eps)
     if absorbed(b, i):
-        still = b.slice(q, 0, widths.still, widths.key)
+        still = q if turning is None else b.slice(q, 0, widths.still, widths.key)
         still = b.matmul_experts(still, None, f"{blk}_k_b", widths.rank, n_head, n_head)
-        q = b.concat(still, b.slice(q, widths.still, widths.n_rot, widths.key), n_head)
-        k, v, n_head_kv = b.concat(latent, turning), latent, 1
+        q, k, v, n_head_kv = _joined(b, q, still, turning, n_head, widths), latent, latent, 1
+        k = k if turning is None else b.concat(latent, turning)
     else:
         pair = widths.still + widths.value
         kv = b.matmul(latent, f"{blk}_kv_b", n_head * pair)
@@ -83,9 +91,21 @@ def latent_attention(
         q, k = b.rope(q, head_dim, rope), b.rope(k, head_dim, rope)
     if sharpen is not None:
         q = b.position_scale(q, *sharpen)
-    state = KVState(f"blk.{i}.kv", n_head_kv, head_dim, v.width // n_head_kv, None, rope)
-    y = b.attention(q, k, v, state, n_head, scale)
+    state = KVState(f"blk.{i}.kv", n_head_kv, head_dim, v.width // n_head_kv, window, rope)
+    sinks = f"blk.{i}.attn_sinks.weight"
+    y = b.attention(q, k, v, state, n_head, scale, sinks=sinks if b.has(sinks) else None)
     return b.matmul_experts(y, None, f"{blk}_v_b", widths.value, n_head, n_head) if absorbed(b, i) else y
+
+
+def refuse_long_contexts(p: Params, block: int = 1) -> None:
+    """Raise UnsupportedModelError where an indexer would choose some of the context's blocks of keys."""
+    name = "attention.indexer.top_k"
+    chosen = p.integer(name)
+    if p.n_ctx > chosen * block:
+        raise UnsupportedModelError(
+            f"{p.key(name)} = {chosen}: only contexts of at most {chosen * block} tokens are supported, not {p.n_ctx}; "
+            "give a smaller n_ctx"
+        )
 
 
 def absorbed(b: ProgramBuilder, i: int) -> bool:
@@ -101,7 +121,16 @@ def _queries(p: Params, b: ProgramBuilder, x: Value, i: int, width: int, scale_u
     return b.matmul(b.rms_norm(narrow, f"{blk}_a_norm.weight", p.eps), f"{blk}_b", width)
 
 
-def _keys(b: ProgramBuilder, kv: Value, turning: Value, n_head: int, widths: Latent) -> Value:
+def _joined(b: ProgramBuilder, q: Value, still: Value, turning: Value | None, n_head: int, widths: Latent) -> Value:
+    """Return queries for the latent vectors themselves, each followed by the part that turns, if any."""
+    if turning is None:
+        return still
+    return b.concat(still, b.slice(q, widths.still, widths.n_rot, widths.key), n_head)
+
+
+def _keys(b: ProgramBuilder, kv: Value, turning: Value | None, n_head: int, widths: Latent) -> Value:
+    if turning is None:
+        return b.slice(kv, 0, widths.still, widths.still + widths.value)
     if widths.still:
         return b.concat(b.slice(kv, 0, widths.still, widths.still + widths.value), turning, n_head, shared=True)
     keys = turning

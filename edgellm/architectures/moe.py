@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgellm.architectures.blocks import Feed, Style, ffn
+from edgellm.architectures.blocks import Feed, Style, ffn, meet
 from edgellm.architectures.params import Params
 from edgellm.errors import ModelFormatError, UnsupportedModelError
 from edgellm.program import ProgramBuilder, Value
@@ -31,6 +31,10 @@ class Experts:
     """Added to what is gated."""
     weigh_before: bool = False
     """Weigh what the experts read, not what they make."""
+    situ: tuple[float, float] = (0.0, 0.0)
+    """As in `Style`."""
+    width: int = 0
+    """Of what experts read and make, 0 for that of the stream."""
     use_scale: bool = False
     """Apply the scale tensors of the experts' matrices, as ggml does in some families only."""
 
@@ -94,7 +98,7 @@ def mixture(
     `stem` ends the names of the experts' tensors, `n_ff` is their width where it is not the file's.
     """
     blk = f"blk.{i}.ffn"
-    n_used = p.n_expert_used[i]
+    n_used, width = p.n_expert_used[i], experts.width or p.n_embd
     if logits is None:
         logits = b.matmul(x, f"{blk}_gate_inp", p.n_expert)
     names = (f"blk.{i}.exp_probs_b.bias", f"blk.{i}.exp_probs_b")
@@ -112,10 +116,10 @@ def mixture(
         x = b.mix(x, weights, x.width)
     y = _run(p, b, x, routes, i, experts, stem, n_ff or p.n_ff_exp[i])
     if not experts.weigh_before:
-        return b.mix(y, weights, p.n_embd)
-    total = b.slice(y, 0, p.n_embd)
+        return b.mix(y, weights, width)
+    total = b.slice(y, 0, width)
     for slot in range(1, n_used):
-        total = b.add(total, b.slice(y, slot * p.n_embd, p.n_embd))
+        total = b.add(total, b.slice(y, slot * width, width))
     return total
 
 
@@ -123,7 +127,7 @@ def _run(
     p: Params, b: ProgramBuilder, x: Value, routes: Value, i: int, experts: Experts, stem: str, n_ff: int
 ) -> Value:
     """Return what each slot's expert makes, one beside the other."""
-    blk, n_used = f"blk.{i}.ffn", p.n_expert_used[i]
+    blk, n_used, width = f"blk.{i}.ffn", p.n_expert_used[i], experts.width or p.n_embd
     if not experts.use_scale:
         b.ignore("blk.*.ffn_*.scale")
 
@@ -140,10 +144,10 @@ def _run(
     else:
         up = product(x, "up", n_ff)
         if not b.has(f"{blk}_gate_{stem}.weight"):
-            return product(b.activate(up, experts.activation), "down", p.n_embd)
+            return product(b.activate(up, experts.activation), "down", width)
         gate = product(x, "gate", n_ff)
     limit = experts.limits[i] if experts.limits else 0.0
-    return product(b.glu(gate, up, experts.activation, limit, experts.offset), "down", p.n_embd)
+    return product(meet(b, gate, up, experts, limit, experts.offset), "down", width)
 
 
 def _groups(p: Params) -> tuple[int, int]:

@@ -19,34 +19,37 @@ Architecture = Callable[[Params, ProgramBuilder], Value]
 class _Row:
     build: Architecture
     experts: bool
+    causal: bool
 
 
 _TABLE: dict[str, _Row] = {}
 
 
-def register(*names: str, experts: bool = False) -> Callable[[Architecture], Architecture]:
+def register(*names: str, experts: bool = False, causal: bool = True) -> Callable[[Architecture], Architecture]:
     """Enter the decorated function under each of `names`.  Raises ArgumentError for a name that is taken.
 
-    `experts` says that it builds mixtures of experts, too; files that have them are refused otherwise.
+    `experts` says that it builds mixtures of experts, too; files that have them are refused otherwise.  Those whose
+    tokens see what follows are not `causal`.
     """
 
     def enter(architecture: Architecture) -> Architecture:
         for name in names:
             if name in _TABLE:
                 raise ArgumentError(f"the architecture {name!r} is registered already")
-            _TABLE[name] = _Row(architecture, experts)
+            _TABLE[name] = _Row(architecture, experts, causal)
         return architecture
 
     return enter
 
 
-def register_architecture(name: str, build: Architecture, *, experts: bool = False) -> None:
+def register_architecture(name: str, build: Architecture, *, experts: bool = False, causal: bool = True) -> None:
     """Teach EdgeLLM an architecture: `build` declares models whose ``general.architecture`` is `name`.
 
     `build` takes a `Params` (the file's metadata) and a `ProgramBuilder`, and returns the logits.  `experts` says that
-    it builds mixtures of experts, too.  Raises ArgumentError for a name that is taken.
+    it builds mixtures of experts, too.  Where tokens see what follows it is not `causal`; an encoder returns what it
+    gave to `ProgramBuilder.embedding` in the place of logits.  Raises ArgumentError for a name that is taken.
     """
-    register(name, experts=experts)(build)
+    register(name, experts=experts, causal=causal)(build)
 
 
 def names() -> tuple[str, ...]:
@@ -76,7 +79,14 @@ def build(metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]], n
     params = Params(name, metadata, tensors, n_ctx)
     if not row.experts:
         params.refuse_experts()
-    params.refuse_non_causal()
+    if row.causal:
+        params.refuse_non_causal()
     builder = ProgramBuilder(name, tensors)
-    logits = row.build(params, builder)
-    return builder.build(logits, n_embd=params.n_embd, n_ctx_train=params.n_ctx_train)
+    result = row.build(params, builder)
+    return builder.build(
+        result,
+        n_embd=params.n_embd,
+        n_ctx_train=params.n_ctx_train,
+        n_vocab=params.n_vocab if result.name == builder.embedded else None,
+        pooling=params.pooling,
+    )

@@ -70,6 +70,7 @@ def local_rope_spec(
     scaled: bool = False,
     own: bool = True,
     factors: str | None = None,
+    offset: int = 0,
 ) -> RopeSpec:
     """Return the rotation of layers with a sliding window: `scaled` as the others or not at all.
 
@@ -77,8 +78,8 @@ def local_rope_spec(
     """
     base = _base(p, "rope.freq_base_swa", default_base) if own else default_base
     if scaled:
-        return rope_spec(p, style, base=base, n_rot=n_rot, factors=factors)
-    return RopeSpec(_frequencies(base, n_rot or _n_rot(p)), style)
+        return rope_spec(p, style, base=base, n_rot=n_rot, factors=factors, offset=offset)
+    return RopeSpec(_frequencies(base, n_rot or _n_rot(p)), style, offset=offset)
 
 
 def global_base(p: Params) -> float:

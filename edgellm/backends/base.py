@@ -75,13 +75,15 @@ class Batch:
     segments: Sequence[Segment]
     wanted: npt.NDArray[np.int32]
     """Ascending indices of the rows whose logits are wanted."""
+    embed: bool = False
+    """Return these rows of `Program.embedding` instead, and compute nothing beyond."""
 
 
 class Executable(Protocol):
     """A compiled Program with its key/value pages."""
 
     def step(self, batch: Batch) -> npt.NDArray[np.float32]:
-        """Run one step and return the logits ``[len(batch.wanted), n_vocab]``.
+        """Run one step and return the logits ``[len(batch.wanted), n_vocab]``, or the vectors if ``batch.embed``.
 
         Keys and values of every row are stored in the pages the segments name.  Raises CancelledError
         if `cancel` was called meanwhile: the pages of this step's rows and the segments' slots are then undefined.

@@ -8,6 +8,7 @@ import numpy as np
 
 from edgellm.backends.base import PAGE, Batch, Segment
 from edgellm.errors import ArgumentError
+from edgellm.program import Program
 
 
 def check_batch(
@@ -25,6 +26,15 @@ def check_batch(
             raise ArgumentError(f"a {name} is not from 0 to {limit - 1}")
     for segment in batch.segments:
         _check_segment(segment, windows, n_pages)
+
+
+def check_result(program: Program, batch: Batch) -> str:
+    """Return the value that a batch asks for.  Raises ArgumentError where the program does not make it."""
+    if batch.embed and program.embedding is None:
+        raise ArgumentError(f"this {program.architecture} program declares no embeddings")
+    if not batch.embed and not program.generates:
+        raise ArgumentError(f"this {program.architecture} program makes embeddings only, no logits")
+    return program.embedding if batch.embed and program.embedding is not None else program.ops[-1].out
 
 
 def check_pages(pages: Sequence[int], n_pages: int) -> None:

@@ -31,8 +31,10 @@ from edgellm.program.ops import (
     Rope,
     Scale,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
+    Softmax,
 )
 from edgellm.program.plan import plan
 from edgellm.program.recurrent import Conv1d, GatedDelta, SsmScan
@@ -49,7 +51,7 @@ OP = np.dtype(
 
 STATE = np.dtype(
     [(name, np.int32) for name in ("n_head_kv", "head_dim", "head_dim_v", "group")]
-    + [(name, np.int32) for name in ("window", "rope", "offset", "chunked")]
+    + [(name, np.int32) for name in ("window", "rope", "offset", "chunked", "both")]
 )
 """edge_state."""
 
@@ -82,6 +84,8 @@ KINDS: dict[type, int] = {
     Mix: 22,
     Route: 23,
     MatMulExperts: 25,
+    Softmax: 26,
+    Sinkhorn: 27,
 }
 ACTIVATIONS = {
     name: i for i, name in enumerate(("silu", "gelu", "sigmoid", "gelu_quick", "relu", "relu2", "softplus", "tanh"))
@@ -100,6 +104,8 @@ class Lowered:
     states: npt.NDArray[Any]
     recurrent: npt.NDArray[np.int32]
     ropes: list[tuple[npt.NDArray[np.float64], int, float]]
+    embedding: int
+    """Index in `ops` of the one that makes the embeddings, or -1."""
 
 
 def lower(program: Program, weights: Mapping[str, Weight]) -> Lowered:
@@ -113,6 +119,7 @@ class _Lowering:
     weights: Mapping[str, Weight]
     rows: list[dict[str, Any]] = field(default_factory=list)
     ropes: dict[RopeSpec, int] = field(default_factory=dict)
+    embedding: int = -1
 
     def run(self) -> Lowered:
         program = self.program
@@ -130,6 +137,8 @@ class _Lowering:
             # What follows may run at the same time only if it reads the same value, as it lies there now.
             together = bool(needs) and (follows == needs or (isinstance(op, MatMul) and follows == (FLOATS, op.x)))
             self._emit(op, NO_WAIT if together else 0)
+            if op.out == program.embedding:
+                self.embedding = len(self.rows) - 1
             if self.plan.slots[op.out] in [self.plan.slots[name] for name in held[1:3]]:
                 held = ()
         return Lowered(
@@ -139,6 +148,7 @@ class _Lowering:
             self._array(self._states(), STATE),
             np.array([(*s.shape, 1)[:3] for s in program.recurrent.values()], np.int32).reshape(-1, 3),
             [self._rope_row(spec) for spec in self.ropes],
+            self.embedding,
         )
 
     def _input_of(self, op: Op) -> tuple[Any, ...]:
@@ -164,8 +174,9 @@ class _Lowering:
         table, vector = self.table, self.table.vector
         match op:
             case Embed(weight=weight, by=by):
-                row["weight"] = table.matrix(weight)
-                row["flags"] |= POSITION if by == "position" else 0
+                # The one row of a shorter table is that of every position.
+                row["weight"] = table.matrix(weight, slice(0, 1) if by == "first" else None)
+                row["flags"] |= 0 if by == "token" else POSITION
             case MatMul(x=x, weight=weight, bias=bias, scale=scale, scaled_bias=scaled_bias, first=first):
                 rows = slice(first, first + row["width"])
                 row |= {"a": self._slot(x), "weight": table.matrix(weight, rows)}
@@ -220,6 +231,10 @@ class _Lowering:
                 row |= {"f0": limit, "f1": offset, "size": row["width"] // self.program.widths[gate]}
             case Softcap(x=x, cap=cap, hard=hard):
                 row |= {"a": self._slot(x), "f0": cap, "size": int(hard)}
+            case Sinkhorn(x=x, size=size, rounds=rounds, eps=eps):
+                row |= {"a": self._slot(x), "size": size, "n_head": rounds, "f0": eps}
+            case Softmax(x=x, size=size):
+                row |= {"a": self._slot(x), "size": size}
             case SelectRows(x=x):
                 row["a"] = self._slot(x)
             case Mul(a=a, b=b):
@@ -249,6 +264,7 @@ class _Lowering:
                 row |= {"d": self._slot(g), "e": self._slot(beta), "n_head": op.n_head_k, "size": int(op.grouped)}
                 row |= {"weight": vector(weight), "bias": vector(bias)}
                 row |= {"state": self.state_index[state], "f0": op.scale}
+                row["activation"] = int(self.program.widths[g] > self.program.widths[beta])
         self.rows.append(row)
 
     def _emit_input(self, op: Op) -> None:
@@ -291,6 +307,7 @@ class _Lowering:
                 "rope": -1 if s.rope is None else self._rope(s.rope),
                 "offset": 0 if s.rope is None else s.rope.offset,
                 "chunked": int(s.chunked),
+                "both": int(not s.causal),
             }
             for s in self.program.states.values()
         ]

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.base import Batch, CompileOptions, Weight
+from edgellm.backends.batches import check_result
 from edgellm.backends.lowering import OP, STATE, lower
+from edgellm.backends.weight_table import with_constants
 from edgellm.errors import (
     ArgumentError,
     BackendError,
@@ -84,6 +86,7 @@ class NativeBackend:
 
     def compile(self, program: Program, weights: Mapping[str, Weight], options: CompileOptions) -> NativeExecutable:
         """Lower the program and make room.  Matrices are read where they lie.  See `Backend.compile`."""
+        weights = with_constants(program, weights)
         missing: dict[str, list[str]] = {}
         for name in program.weights:
             if weights[name].dtype.name not in TYPES:
@@ -104,7 +107,7 @@ class NativeExecutable:
         self.isa = isa
         self.threads = options.threads
         self._cancelled = native.Cancelled
-        self._n_vocab = program.n_vocab
+        self._program = program
         self._n_groups = len(options.n_pages)
         self._core: Any = None
         try:
@@ -121,6 +124,7 @@ class NativeExecutable:
                 _KV_NUMBERS[options.kv_type],
                 lowered.recurrent,
                 options.n_slots,
+                lowered.embedding,
             )
         except MemoryError as error:
             raise OutOfMemoryError(str(error) or "out of memory") from None
@@ -134,7 +138,8 @@ class NativeExecutable:
         starts = np.zeros(len(tables) + 1, np.int64)
         np.cumsum([len(table) for table in tables], out=starts[1:])
         pages = tables[0] if len(tables) == 1 else np.concatenate(tables) if tables else np.zeros(0, np.int32)
-        logits = np.empty((len(batch.wanted), self._n_vocab), np.float32)
+        result = check_result(self._program, batch)
+        logits = np.empty((len(batch.wanted), self._program.widths[result]), np.float32)
         try:
             core.step(
                 np.ascontiguousarray(batch.tokens, np.int32),
@@ -145,6 +150,7 @@ class NativeExecutable:
                 logits,
                 self.threads,
                 np.array([segment.slot for segment in segments], np.int32),
+                batch.embed,
             )
         except self._cancelled:
             raise CancelledError("the step was cancelled") from None

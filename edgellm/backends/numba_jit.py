@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.base import PAGE, Batch, CompileOptions, Weight
-from edgellm.backends.batches import check_batch, check_pages
+from edgellm.backends.batches import check_batch, check_pages, check_result
 from edgellm.backends.jit import frame as at
 from edgellm.backends.jit.support import lacking
 from edgellm.backends.lowering import KINDS, QUANTIZE, Lowered, lower
+from edgellm.backends.weight_table import with_constants
 from edgellm.errors import (
     ArgumentError,
     BackendError,
@@ -51,6 +52,7 @@ class NumbaBackend:
 
     def compile(self, program: Program, weights: Mapping[str, Weight], options: CompileOptions) -> NumbaExecutable:
         """Lower the program, compile the kernels it needs and make room.  See `Backend.compile`."""
+        weights = with_constants(program, weights)
         from edgellm.backends.jit.kernels import TYPES
 
         if options.kv_type not in _KV_TYPES:
@@ -91,7 +93,7 @@ class NumbaExecutable:
             "windows": program.windows,
             "n_pages": options.n_pages,
         }
-        self._n_vocab, self._n_pages = program.n_vocab, options.n_pages
+        self._program, self._n_pages, self._embedding = program, options.n_pages, lowered.embedding
         self._ops, self._states = lowered.ops, lowered.states
         self._ropes = lowered.ropes
         self._run = run
@@ -118,17 +120,19 @@ class NumbaExecutable:
         with self._alone():
             buffers = self._open()
             check_batch(batch, **self._limits)
-            logits = np.empty((len(batch.wanted), self._n_vocab), np.float32)
+            result = check_result(self._program, batch)
+            logits = np.empty((len(batch.wanted), self._program.widths[result]), np.float32)
             inputs = self._describe(buffers, batch, logits)
             self._shared[:] = 0
             self._shared[at.STOP_AT] = at.NEVER
-            address, ops, run = _address(self._frame), self._ops, self._run
+            ops = self._ops[: self._embedding + 1] if batch.embed else self._ops
+            address, run = _address(self._frame), self._run
             self._team.run(lambda thread, n: run(address, ops, thread, n))
             del inputs
             # A cancel counts for the step that runs, also when it came too late to cut it short.
             if self._shared[at.CANCELLED]:
                 raise CancelledError("the step was cancelled")
-            return logits
+            return buffers.rows_of(ops[-1], len(logits)) if batch.embed else logits
 
     def copy_pages(self, group: int, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy pages.  See `Executable.copy_pages`."""
@@ -270,6 +274,11 @@ class _Buffers:
         if any(op["kind"] == KINDS[Attention] for op in lowered.ops):
             self.frame[at.STORE] = compiled("store", self.kv_kind).address
             self.frame[at.ATTEND] = compiled("attend", self.kv_kind).address
+
+    def rows_of(self, op: Any, n: int) -> npt.NDArray[np.float32]:
+        """Return a copy of the first rows of what an op has made."""
+        width = int(op["width"])
+        return np.array(self._values[op["out"]].reshape(-1)[: n * width].reshape(n, width))
 
     def _describe_weights(self, lowered: Lowered) -> Ints:
         from edgellm.backends.jit.kernels import compiled

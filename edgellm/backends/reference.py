@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.base import PAGE, Batch, CompileOptions, KVType, Segment, Weight
+from edgellm.backends.batches import check_result
 from edgellm.backends.reference_attention import Pages, attend_one, through_bytes
 from edgellm.backends.reference_recurrent import StateStore, run_recurrent
-from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, spread
+from edgellm.backends.reference_rows import ACTIVATIONS, matmul, run_row_op, sinkhorn, softmax, spread
+from edgellm.backends.weight_table import with_constants
 from edgellm.dtypes import DType
 from edgellm.errors import ArgumentError, CancelledError, ClosedError, OutOfMemoryError, UnsupportedModelError
 from edgellm.program import Program, RopeSpec
@@ -39,8 +41,10 @@ from edgellm.program.ops import (
     Rope,
     Scale,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
+    Softmax,
     inputs,
 )
 from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentOp, SsmScan
@@ -57,6 +61,7 @@ class ReferenceBackend:
 
     def compile(self, program: Program, weights: Mapping[str, Weight], options: CompileOptions) -> ReferenceExecutable:
         """Dequantize the weights and make room for keys and values.  See `Backend.compile`."""
+        weights = with_constants(program, weights)
         kinds = {weights[name].dtype for name in program.weights}
         unknown = sorted(kind.name for kind in kinds if not _can_dequantize(kind))
         if unknown:
@@ -90,7 +95,7 @@ class ReferenceExecutable:
         self._closed = False
 
     def step(self, batch: Batch) -> npt.NDArray[np.float32]:
-        self._check(batch)
+        last = self._check(batch)
         self._states.discard()
         self._cancelled.clear()
         positions = np.concatenate([np.arange(s.start, s.start + s.n_rows) for s in batch.segments])
@@ -101,8 +106,10 @@ class ReferenceExecutable:
                 if self._cancelled.is_set():
                     raise CancelledError("the step was cancelled")
                 values[op.out] = self._run(op, values, positions, batch)
+                if op.out == last:
+                    break
         self._states.commit()
-        return values[self._program.ops[-1].out].astype(np.float32)
+        return values[last].astype(np.float32)
 
     def copy_pages(self, group: int, pairs: Sequence[tuple[int, int]]) -> None:
         for pages in self._of_group(group):
@@ -138,6 +145,8 @@ class ReferenceExecutable:
         match op:
             case Embed():
                 table = self._weights[op.weight]
+                if op.by == "first":
+                    positions = np.zeros_like(positions)
                 at = batch.tokens if op.by == "token" else np.minimum(positions, len(table) - 1)
                 return table[at].astype(np.float64)
             case MatMul():
@@ -192,6 +201,12 @@ class ReferenceExecutable:
             case Softcap():
                 x = values[op.x]
                 return np.clip(x, -op.cap, op.cap) if op.hard else op.cap * np.tanh(x / op.cap)
+            case Sinkhorn():
+                x = values[op.x].reshape(len(values[op.x]), -1, op.size, op.size)
+                return sinkhorn(x, op.rounds, op.eps).reshape(values[op.x].shape)
+            case Softmax():
+                x = values[op.x].reshape(len(values[op.x]), -1, op.size)
+                return softmax(x).reshape(values[op.x].shape)
             case SelectRows():
                 return values[op.x][batch.wanted]
             case LayerNorm() | Concat() | Dot() | Mix() | Route() | MatMulExperts():
@@ -251,7 +266,8 @@ class ReferenceExecutable:
         if self._closed:
             raise ClosedError("the model is closed")
 
-    def _check(self, batch: Batch) -> None:
+    def _check(self, batch: Batch) -> str:
+        """Return the value that the batch asks for."""
         self._check_open()
         n_rows = sum(segment.n_rows for segment in batch.segments)
         if not 0 < n_rows <= self._max_rows or len(batch.tokens) != n_rows:
@@ -264,6 +280,7 @@ class ReferenceExecutable:
         slots = [segment.slot for segment in batch.segments] if self._program.recurrent else []
         if len(set(slots)) < len(slots) or any(not 0 <= slot < self._states.n_slots for slot in slots):
             raise ArgumentError(f"the slots {slots} are not different ones from 0 to {self._states.n_slots - 1}")
+        return check_result(self._program, batch)
 
     def _check_segment(self, segment: Segment) -> None:
         if segment.start < 0 or segment.n_rows < 1:

@@ -64,7 +64,11 @@ def attend_one(
     seen = np.arange(max(0, positions[0] - window + 1), positions[-1] + 1)
     page, slot = table[seen // PAGE], seen % PAGE
     distance = positions[:, None] - seen
-    hidden = (distance < 0) | (distance >= window)
+    if state.causal:
+        hidden = (distance < 0) | (distance >= window)
+    else:
+        distance = np.abs(distance)
+        hidden = np.zeros(distance.shape, bool) if state.window is None else distance > window // 2
     if state.chunked:
         hidden |= seen < positions[:, None] // window * window
     group = op.n_head // state.n_head_kv

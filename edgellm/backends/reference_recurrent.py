@@ -107,9 +107,11 @@ def _gated_delta(op: GatedDelta, inputs: Sequence[Array], state: Array, weights:
     key_head = head // share if op.grouped else head % op.n_head_k
     q, k = (x.reshape(n_rows, op.n_head_k, head_dim)[:, key_head] for x in (q, k))
     v = v.reshape(n_rows, n_head, head_dim_v)
-    a = weights[op.a].astype(np.float64).reshape(n_head, 1)
-    rate = _softplus(g + weights[op.bias].reshape(-1)).reshape(n_rows, n_head, -1)
-    decay, strength = np.exp(a * rate), _sigmoid(beta)
+    if op.a is not None and op.bias is not None:
+        g = np.repeat(weights[op.a].astype(np.float64).reshape(-1), g.shape[1] // n_head) * _softplus(
+            g + weights[op.bias].reshape(-1)
+        )
+    decay, strength = np.exp(g.reshape(n_rows, n_head, -1)), _sigmoid(beta)
     out = np.empty_like(v)
     for r in range(n_rows):
         state = decay[r][:, None] * state

@@ -70,10 +70,21 @@ def _layer_norm(op: LayerNorm, x: Array, weights: Weights) -> Array:
     return normed.reshape(x.shape)
 
 
-def _softmax(x: Array) -> Array:
+def softmax(x: Array) -> Array:
+    """Return the shares of each run along the last axis."""
     powers = np.exp(x - x.max(axis=-1, keepdims=True))
     chance: Array = powers / powers.sum(axis=-1, keepdims=True)
     return chance
+
+
+def sinkhorn(x: Array, rounds: int, eps: float) -> Array:
+    """Return matrices (along the last two axes) whose rows and columns nearly sum to one."""
+    x = softmax(x) + eps
+    x = x / (x.sum(axis=-2, keepdims=True) + eps)
+    for _ in range(rounds - 1):
+        x = x / (x.sum(axis=-1, keepdims=True) + eps)
+        x = x / (x.sum(axis=-2, keepdims=True) + eps)
+    return x
 
 
 def _best(scores: Array, n: int) -> npt.NDArray[np.intp]:
@@ -82,7 +93,7 @@ def _best(scores: Array, n: int) -> npt.NDArray[np.intp]:
 
 
 def _route(op: Route, logits: Array, weights: Weights) -> Array:
-    score = logits if op.scoring == "chosen" else (_softmax if op.scoring == "softmax" else sigmoid)(logits)
+    score = logits if op.scoring == "chosen" else (softmax if op.scoring == "softmax" else sigmoid)(logits)
     wanted = score if op.bias is None else score + weights[op.bias]
     if op.n_groups > 1:
         groups = wanted.reshape(len(wanted), op.n_groups, -1)
@@ -93,7 +104,7 @@ def _route(op: Route, logits: Array, weights: Weights) -> Array:
     chosen = _best(wanted, op.n_used)
     weight = np.take_along_axis(score, chosen, axis=-1)
     if op.scoring == "chosen":
-        weight = _softmax(weight)
+        weight = softmax(weight)
     if op.normalised:
         weight = weight / np.maximum(weight.sum(axis=-1, keepdims=True), _LEAST_SUM)
     return np.concatenate([chosen, weight * op.scale], axis=1)

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edgellm.backends.base import Weight
+from edgellm.dtypes import by_name
+from edgellm.program import Program
 from edgellm.program.slopes import alibi_slopes
 
 
@@ -85,6 +87,15 @@ class WeightTable:
             return self._found[name, "taps"]
         values = np.ascontiguousarray(floats(self.weights[name]).reshape(channels, -1).T)
         return self._add_weight((name, "taps"), (values, 0, values.size, 1, values.nbytes))
+
+
+def with_constants(program: Program, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Return a program's weights: the file's, and the vectors that the program brings itself."""
+    brought = {}
+    for name, values in program.constants.items():
+        data = memoryview(np.array(values, np.float32).tobytes())
+        brought[name] = Weight(by_name("F32"), program.weights[name], data)
+    return {**weights, **brought}
 
 
 def floats(weight: Weight) -> npt.NDArray[np.float32]:

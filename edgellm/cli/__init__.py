@@ -10,7 +10,7 @@ from edgellm.cli.errors import reported
 
 __all__ = ["main"]
 
-VERBS = ("chat", "run", "inspect", "template", "bench", "pull", "list", "doctor")
+VERBS = ("chat", "run", "inspect", "convert", "template", "bench", "pull", "list", "doctor")
 
 
 class _Verbs(click.Group):

@@ -83,6 +83,8 @@ class MemoryModel:
     def n_pages(self, n_ctx: int, n_batch: int) -> tuple[int, ...]:
         """Pages per group: one whole context for full attention, some rings of window and chunk for the others."""
         whole = -(-n_ctx // PAGE) + 1
+        if not self.program.causal:  # A step is as long as the context, and may be of many short sequences.
+            return (-(-n_batch // PAGE) + MAX_RUNNING,) * len(self.program.windows)
         has_full = None in self.program.windows
         pages = []
         for window in self.program.windows:
@@ -95,10 +97,15 @@ class MemoryModel:
         return tuple(pages)
 
     def plan(self, n_ctx: int, n_batch: int) -> MemoryPlan:
-        """Return the plan for these sizes, whether it fits or not."""
+        """Return the plan for these sizes, whether it fits or not.
+
+        Where rows see those that follow, a step has room for a whole sequence.
+        """
+        n_batch = n_batch if self.program.causal else max(n_batch, n_ctx)
         pages = self.n_pages(n_ctx, n_batch)
         n_slots = self.n_slots(n_batch)
         rows = max(min(MAX_RUNNING, n_batch), logits_rows(self.program.n_vocab, n_batch))
+        rows = rows if self.program.generates else 0
         return MemoryPlan(
             n_ctx=n_ctx,
             n_batch=n_batch,

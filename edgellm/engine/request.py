@@ -91,7 +91,7 @@ class Request:
         score: Scoring | None = None,
         top_logprobs: int | None = None,
     ) -> None:
-        """`max_tokens` None is no limit; `score` takes the logits of the prompt; `top_logprobs` asks for the
+        """`max_tokens` None is no limit; `score` takes the logits or vectors of the prompt; `top_logprobs` asks for the
         log-probabilities of chosen tokens and of so many rivals."""
         self.arrival = next(_arrivals)
         self.n_prompt = len(prompt)

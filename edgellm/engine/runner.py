@@ -31,11 +31,16 @@ def build_batch(works: Sequence[Work]) -> Batch:
         wanted += range(first, first + scored_rows(work))
         if samples(work):
             wanted.append(len(tokens) - 1)
-    return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32))
+    return Batch(np.array(tokens, np.int32), segments, np.array(wanted, np.int32), any(map(embeds, works)))
+
+
+def embeds(work: Work) -> bool:
+    """Whether the rows of `work` are to give embeddings."""
+    return work.request.score is not None and work.request.score.embed
 
 
 def scored_rows(work: Work) -> int:
-    """How many rows of `work`, from its first one on, have their logits scored."""
+    """How many rows of `work`, from its first one on, have their logits or embeddings kept."""
     request = work.request
     return 0 if request.score is None else max(0, min(work.n_rows, request.score.n_rows - request.computed))
 
@@ -66,7 +71,13 @@ class Runner:
             self._executable.rotate_keys(turn.group, turn.pages, turn.delta)
         if plan.states:
             self._executable.copy_states(plan.states)
-        self._step(plan.works)
+        # A step gives logits or embeddings.
+        embedding = [work for work in plan.works if embeds(work)]
+        if embedding:
+            self._step([work for work in plan.works if not embeds(work)])
+            self._step(embedding)
+        else:
+            self._step(plan.works)
 
     def _step(self, works: Sequence[Work]) -> None:
         works = [work for work in works if not work.request.done]

@@ -73,6 +73,8 @@ class Sizes:
     """Tokens at the start of a sequence that a shift keeps."""
     shift: int
     """Tokens that a shift drops, whole pages; 0 where sequences end at `n_ctx`."""
+    whole: bool = False
+    """Whether a sequence must be computed in one step, since its rows see those that follow."""
 
 
 class Scheduler:
@@ -119,7 +121,7 @@ class Scheduler:
             if request.computed == self.sizes.n_ctx:
                 self._shift(request, plan)
             n_rows = self._rows(request, budget)
-            if self._make_room(request, request.table, n_rows):
+            if n_rows and self._make_room(request, request.table, n_rows):
                 plan.works.append(self._work(request, request.table, n_rows))
                 budget -= n_rows
         plan.works = [work for work in plan.works if work.request.table is not None]
@@ -159,8 +161,12 @@ class Scheduler:
             self._waiting = deque(request for request in self._waiting if not request.done)
 
     def _rows(self, request: Request, budget: int) -> int:
+        if self.sizes.whole:
+            return request.pending if request.pending <= budget else 0
         scored = request.score
-        most = budget if scored is None else min(budget, self.sizes.logits_rows, scored.most_rows)
+        most = budget
+        if scored is not None:
+            most = min(budget, scored.most_rows, budget if scored.embed else self.sizes.logits_rows)
         if self._states is not None and scored is None and request.pending:
             most = min(most, next_stop(request.computed, len(request.tokens)) - request.computed)
         return min(request.pending, most, self.sizes.n_ctx - request.computed)
@@ -200,6 +206,8 @@ class Scheduler:
 
     def _admit(self, request: Request, budget: int, plan: Plan) -> Work | None:
         """Start the first waiting request on what the prefix cache has of it, if its whole sequence finds room."""
+        if self.sizes.whole and request.pending > budget:
+            return None
         # Scores are of every row, so nothing of them may come from the cache.
         scored = request.score is not None
         table = self._cache.new_table() if scored else self._cache.attach(request.tokens)

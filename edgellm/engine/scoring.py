@@ -1,4 +1,4 @@
-"""What is to become of the logits after each token of a prompt."""
+"""What is to become of the logits after each token of a prompt, or of the vectors they are made of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS = 16  # rows, or steps would read all weights for too little
 
 
 class Scoring(Protocol):
-    """Takes the logits of the first `n_rows` tokens of a prompt, a few rows at a time.
+    """Takes the rows of the first `n_rows` tokens of a prompt, a few rows at a time.
 
     Rows may come again after a preemption, with the same values.
     """
@@ -23,13 +23,17 @@ class Scoring(Protocol):
     n_rows: int
     most_rows: int
     """Rows that may come at a time."""
+    embed: bool
+    """Rows are embeddings, not logits; a step gives one or the other."""
 
     def take(self, start: int, logits: npt.NDArray[np.float32]) -> None:
-        """Take the rows ``[n, n_vocab]`` of the tokens from `start` on."""
+        """Take the rows ``[n, n_vocab or n_embd_out]`` of the tokens from `start` on."""
 
 
 class KeepLogits:
     """Keeps the rows themselves."""
+
+    embed = False
 
     def __init__(self, n_rows: int, n_vocab: int) -> None:
         self.n_rows = self.most_rows = n_rows
@@ -40,8 +44,27 @@ class KeepLogits:
         self.rows[start : start + len(logits)] = logits
 
 
+class KeepVectors:
+    """Keeps the embeddings of the tokens `kept` of a prompt of `n_rows`."""
+
+    embed = True
+
+    def __init__(self, n_rows: int, kept: range, width: int) -> None:
+        self.n_rows = self.most_rows = n_rows
+        self._kept = kept
+        self.rows = np.empty((len(kept), width), np.float32)
+
+    def take(self, start: int, logits: npt.NDArray[np.float32]) -> None:
+        """Copy those of the rows that are kept."""
+        first, stop = max(start, self._kept.start), min(start + len(logits), self._kept.stop)
+        if first < stop:
+            self.rows[first - self._kept.start : stop - self._kept.start] = logits[first - start : stop - start]
+
+
 class PromptLogprobs:
     """Keeps the log-probability of each token of the prompt and of its `top` strongest rivals: 12 bytes each."""
+
+    embed = False
 
     def __init__(self, tokens: Sequence[int], n_vocab: int, top: int) -> None:
         self.n_rows = max(len(tokens) - 1, 0)

@@ -2,7 +2,7 @@
 
 from edgellm.program.builder import ProgramBuilder
 from edgellm.program.ops import KVState, Op, RopeSpec
-from edgellm.program.program import Program, Value
+from edgellm.program.program import Pooling, Program, Value
 from edgellm.program.recurrent import RecurrentState
 
-__all__ = ["KVState", "Op", "Program", "ProgramBuilder", "RecurrentState", "RopeSpec", "Value"]
+__all__ = ["KVState", "Op", "Pooling", "Program", "ProgramBuilder", "RecurrentState", "RopeSpec", "Value"]

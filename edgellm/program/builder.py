@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from edgellm.program.experts import MatMulExperts, Mix, Route, Scoring
 from edgellm.program.ops import (
@@ -28,10 +28,12 @@ from edgellm.program.ops import (
     Scale,
     ScaleUse,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
+    Softmax,
 )
-from edgellm.program.program import Program, Value
+from edgellm.program.program import Pooling, Program, Value
 from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentState, SsmScan
 
 
@@ -47,6 +49,9 @@ class ProgramBuilder:
         self._states: dict[str, KVState] = {}
         self._recurrent: dict[str, RecurrentState] = {}
         self._ignored: dict[str, None] = {}
+        self._constants: dict[str, tuple[float, ...]] = {}
+        self.embedded: str | None = None
+        """The value that holds the embeddings."""
 
     def has(self, tensor: str) -> bool:
         """Return whether the file holds `tensor`."""
@@ -55,6 +60,17 @@ class ProgramBuilder:
     def ignore(self, *patterns: str) -> None:
         """Accept tensors that match `patterns` though no op reads them."""
         self._ignored.update(dict.fromkeys(patterns))
+
+    def constant(self, name: str, values: Iterable[float]) -> str:
+        """Bring a vector that no file has, and return its name as a weight."""
+        self._constants[name] = tuple(values)
+        self._need(name, (len(self._constants[name]),))
+        return name
+
+    def embed_constant(self, name: str, values: Iterable[float]) -> Value:
+        """Give each row the same values, which no file has."""
+        self._constants[name] = tuple(values)
+        return self.embed_first(name, len(self._constants[name]), 1)
 
     def embed(self, weight: str, n_embd: int, n_vocab: int) -> Value:
         """Look up each row's token."""
@@ -66,6 +82,11 @@ class ProgramBuilder:
         self._need(weight, (n_embd, n_positions))
         return self._add(Embed(self._name("embed"), weight, "position"), n_embd)
 
+    def embed_first(self, weight: str, n_embd: int, n_rows: int) -> Value:
+        """Give each row the first row of a table (of token types: all tokens are of the first)."""
+        self._need(weight, (n_embd, n_rows))
+        return self._add(Embed(self._name("embed"), weight, "first"), n_embd)
+
     def matmul(
         self,
         x: Value,
@@ -74,19 +95,20 @@ class ProgramBuilder:
         *,
         weight: str | None = None,
         scale_use: ScaleUse = "product",
+        scale: str | None = None,
         use_bias: bool = True,
         rows: tuple[int, int] | None = None,
     ) -> Value:
         """Multiply by ``stem.weight``; ``stem.scale`` and ``stem.bias`` take part where the file has them.
 
-        `weight` names another tensor to use as the matrix (an output head tied to the embedding).  `rows` are the
-        first row to use of a matrix that holds several, and how many rows it has in all.
+        `weight` names another tensor to use as the matrix (an output head tied to the embedding), `scale` another one
+        as the scale.  `rows` are the first row to use of a matrix that holds several, and how many rows it has in all.
         """
         matrix = weight or f"{stem}.weight"
         first, n_all = rows or (0, n_out)
         self._need(matrix, (x.width, n_all))
         bias = self._optional(f"{stem}.bias", (n_all,)) if use_bias else None
-        scale = None if scale_use == "unused" else self._optional(f"{stem}.scale", (1,))
+        scale = None if scale_use == "unused" else self._optional(scale or f"{stem}.scale", (1,))
         scaled_bias = scale_use == "sum" and scale is not None and bias is not None
         return self._add(MatMul(self._name(stem), x.name, matrix, bias, scale, scaled_bias, first), n_out)
 
@@ -198,6 +220,15 @@ class ProgramBuilder:
         """Multiply two values element by element; a narrower `b` covers several neighbours with each."""
         return self._add(Mul(self._name("mul"), a.name, b.name), a.width)
 
+    def softmax(self, x: Value, size: int | None = None) -> Value:
+        """Turn each row, or each run of `size` values, into shares that sum to one."""
+        size = x.width if size is None else size
+        return self._add(Softmax(self._name("softmax"), x.name, size), x.width)
+
+    def sinkhorn(self, x: Value, size: int, rounds: int, eps: float) -> Value:
+        """Turn each row, a matrix of `size` rows, into one whose rows and columns nearly sum to one."""
+        return self._add(Sinkhorn(self._name("sinkhorn"), x.name, size, rounds, eps), x.width)
+
     def slice(self, x: Value, start: int, length: int, size: int | None = None) -> Value:
         """Take `length` values from `start` on out of each row, or out of each run of `size` values."""
         size = x.width if size is None else size
@@ -264,12 +295,27 @@ class ProgramBuilder:
         return self._add(op, x.width)
 
     def gated_delta(
-        self, q: Value, k: Value, v: Value, g: Value, beta: Value, stem: str, head_dim: int, *, grouped: bool = False
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        g: Value,
+        beta: Value,
+        stem: str,
+        head_dim: int,
+        *,
+        grouped: bool = False,
+        decays: bool = False,
     ) -> Value:
-        """Apply the delta rule with ``stem_a`` and ``stem_dt.bias``; `beta` has one column per head."""
-        n_head, a, bias = beta.width, f"{stem}_a", f"{stem}_dt.bias"
-        self._flat(a, n_head)
-        self._flat(bias, g.width)
+        """Apply the delta rule with ``stem_a`` and ``stem_dt.bias``; `beta` has one column per head.
+
+        `decays` says that `g` holds the logarithms of the decays already.
+        """
+        n_head, a, bias = beta.width, None, None
+        if not decays:
+            a, bias = f"{stem}_a", f"{stem}_dt.bias"
+            self._flat(a, n_head)
+            self._flat(bias, g.width)
         state = self._remember(stem, (n_head, v.width // n_head, head_dim))
         names = (q.name, k.name, v.name, g.name, beta.name, a, bias, state)
         op = GatedDelta(self._name(stem), *names, q.width // head_dim, head_dim**-0.5, grouped)
@@ -279,13 +325,29 @@ class ProgramBuilder:
         """Keep the rows whose logits are wanted."""
         return self._add(SelectRows(self._name("rows"), x.name), x.width)
 
-    def build(self, logits: Value, *, n_embd: int, n_ctx_train: int) -> Program:
-        """Finish: `logits` must be the last value made."""
-        if not self._ops or self._ops[-1].out != logits.name:
-            raise ValueError(f"the logits must be the last value of the program, not {logits.name!r}")
+    def embedding(self, x: Value) -> Value:
+        """Declare that `x` holds the vectors of the wanted rows; an encoder returns it in the place of logits."""
+        self.embedded = x.name
+        return x
+
+    def build(
+        self,
+        result: Value,
+        *,
+        n_embd: int,
+        n_ctx_train: int,
+        n_vocab: int | None = None,
+        pooling: Pooling | None = None,
+    ) -> Program:
+        """Finish: `result`, the logits or in an encoder the embedding, must be the last value made.
+
+        `n_vocab` is the number of tokens where it is not the number of logits.
+        """
+        if not self._ops or self._ops[-1].out != result.name:
+            raise ValueError(f"the logits must be the last value of the program, not {result.name!r}")
         return Program(
             self.architecture,
-            logits.width,
+            result.width if n_vocab is None else n_vocab,
             n_embd,
             n_ctx_train,
             tuple(self._ops),
@@ -294,6 +356,9 @@ class ProgramBuilder:
             dict(self._states),
             tuple(self._ignored),
             dict(self._recurrent),
+            dict(self._constants),
+            self.embedded,
+            pooling,
         )
 
     def _name(self, stem: str) -> str:

@@ -22,8 +22,10 @@ from edgellm.program.ops import (
     Rope,
     RopeSpec,
     SelectRows,
+    Sinkhorn,
     Slice,
     Softcap,
+    Softmax,
     inputs,
 )
 from edgellm.program.program import Program
@@ -76,7 +78,9 @@ def _flow(program: Program) -> Iterator[str]:
     yield from (f"{name}: two states have this name" for name in program.recurrent if name in program.states)
     if logits not in selected:
         yield f"{logits}: logits of every row, not only of those wanted"
-    if program.widths.get(logits) != program.n_vocab:
+    if program.embedding is not None and program.embedding not in selected:
+        yield f"{program.embedding}: embeddings of every row, not only of those wanted"
+    if program.generates and program.widths.get(logits) != program.n_vocab:
         yield f"{logits}: {program.widths.get(logits)} logits for {program.n_vocab} tokens"
 
 
@@ -100,8 +104,8 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             if op.by == "token":
                 yield from _weight(program, op.weight, (out, program.n_vocab))
             elif (program.weights.get(op.weight) or (0,))[0] != out:
-                yield f"embeds positions as {out} values by {op.weight} of {program.weights.get(op.weight)}"
-            elif any(state.movable for state in program.states.values()):
+                yield f"embeds {op.by} rows as {out} values by {op.weight} of {program.weights.get(op.weight)}"
+            elif op.by == "position" and any(state.movable for state in program.states.values()):
                 yield "knows positions, so no layer's keys are movable"
             if op is program.ops[0] and out != program.n_embd:
                 yield f"embeds {out} values, not {program.n_embd}"
@@ -120,6 +124,13 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             for name in (op.weight, op.bias):
                 yield from _weight(program, name, (op.size,) if shared else of_runs)
             yield from _eps(op.eps)
+        case Sinkhorn():
+            yield from _divides(op.size * op.size, width[op.x], "the matrix's size")
+            yield from _eps(op.eps)
+            if op.rounds < 1:
+                yield f"has {op.rounds} rounds"
+        case Softmax():
+            yield from _divides(op.size, width[op.x], "the run's size")
         case L2Norm():
             yield from _divides(op.size, width[op.x], "the norm's size")
             yield from _eps(op.eps)
@@ -147,7 +158,7 @@ def _op(program: Program, op: Op) -> Iterator[str]:
             yield from check_recurrent(program, op, width)
     if isinstance(op, get_args(RowOp)):
         yield from check_row_op(program, op, width)
-    if isinstance(op, (RmsNorm, LayerNorm, L2Norm, Rope, PositionScale, Softcap, SelectRows, Add)):
+    if isinstance(op, (RmsNorm, LayerNorm, L2Norm, Rope, PositionScale, Softcap, Softmax, Sinkhorn, SelectRows, Add)):
         for name in inputs(op):
             if width[name] != out:
                 yield f"is {out} wide, but reads {name} of {width[name]}"
@@ -167,6 +178,8 @@ def _attention(states: Mapping[str, KVState], op: Attention, width: Mapping[str,
         yield f"the window is {state.window}"
     if state.chunked and state.window is None:
         yield "chunks need a window"
+    if state.chunked and not state.causal:
+        yield "chunks are seen from one side only"
     yield from _divides(state.n_head_kv, op.n_head, "the number of key heads")
     if state.rope is not None:
         yield from _rope(state.rope, state.head_dim)

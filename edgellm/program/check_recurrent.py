@@ -51,8 +51,11 @@ def _delta(program: Program, op: GatedDelta, shape: tuple[int, ...], width: Mapp
     yield from _widths(width, {op.q: keys, op.k: keys, op.v: values, op.beta: n_head, op.out: values})
     if width[op.g] not in (n_head, n_head * head_dim):
         yield f"{op.g} is {width[op.g]} wide, must be {n_head} or {n_head * head_dim}"
-    yield from _elements(program, op.a, n_head)
-    yield from _elements(program, op.bias, width[op.g])
+    if (op.a is None) != (op.bias is None):
+        yield "has one of a and bias"
+    if op.a is not None and op.bias is not None:
+        yield from _elements(program, op.a, n_head)
+        yield from _elements(program, op.bias, width[op.g])
     if not math.isfinite(op.scale):
         yield f"the scale is {op.scale}"
 

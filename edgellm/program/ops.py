@@ -62,18 +62,20 @@ class KVState:
     """The window begins anew at every multiple of its size: a query at p sees p//window*window..p."""
     movable: bool = True
     """False where keys depend on their position in a way that `rope` does not undo."""
+    causal: bool = True
+    """False where a query also sees what follows it in its step, or within a window ``window//2`` to both sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """``out[r] = weight[token[r]]``, or the row of its position; weight is ``(width, n_rows)``.
+    """``out[r] = weight[token[r]]``, or the row of its position, or the first; weight is ``(width, n_rows)``.
 
     Positions beyond the last row use the last one.
     """
 
     out: str
     weight: str
-    by: Literal["token", "position"] = "token"
+    by: Literal["token", "position", "first"] = "token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,30 @@ class Softcap:
 
 
 @dataclass(frozen=True, slots=True)
+class Softmax:
+    """``out = exp(x)`` of each run of ``size`` values, divided by the run's sum."""
+
+    out: str
+    x: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sinkhorn:
+    """Make each run of ``size * size`` values a matrix whose rows and columns nearly sum to one.
+
+    Its rows go through softmax, plus ``eps``; then the columns are divided by their sums plus ``eps``, and in each
+    further round the rows and the columns are.  Sinkhorn & Knopp, 1967.
+    """
+
+    out: str
+    x: str
+    size: int
+    rounds: int
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
 class SelectRows:
     """Keep only the rows whose logits the step wants."""
 
@@ -308,6 +334,8 @@ Op = (
     | Activate
     | Glu
     | Softcap
+    | Softmax
+    | Sinkhorn
     | SelectRows
     | Conv1d
     | SsmScan
@@ -335,6 +363,8 @@ INPUTS: dict[type, tuple[str, ...]] = {
     Activate: ("x",),
     Glu: ("gate", "up"),
     Softcap: ("x",),
+    Softmax: ("x",),
+    Sinkhorn: ("x",),
     SelectRows: ("x",),
     Conv1d: ("x",),
     SsmScan: ("x", "dt", "b", "c"),

@@ -20,12 +20,28 @@ from edgellm.program.ops import (
     RmsNorm,
     Rope,
     Scale,
+    Sinkhorn,
     Softcap,
+    Softmax,
     inputs,
 )
 from edgellm.program.program import Program
 
-_IN_PLACE = (Activate, Add, Glu, L2Norm, LayerNorm, Mul, PositionScale, RmsNorm, Rope, Scale, Softcap)
+_IN_PLACE = (
+    Activate,
+    Add,
+    Glu,
+    L2Norm,
+    LayerNorm,
+    Mul,
+    PositionScale,
+    RmsNorm,
+    Rope,
+    Scale,
+    Sinkhorn,
+    Softcap,
+    Softmax,
+)
 """Ops that read an element of each input for the last time before they write it."""
 
 
@@ -72,10 +88,10 @@ def plan(program: Program) -> Plan:
     An op's output never shares a slot with its inputs, except that an elementwise op may overwrite an
     input that nobody reads later.  Consecutive MatMuls of one value count as one instant, since a
     backend may run them at the same time.  Where the logits are made by elementwise ops in a row, all
-    of these work in the caller's array, and no slot is as wide as the vocabulary.
+    of these work in the caller's array, and no slot is as wide as the vocabulary.  Embeddings have a slot.
     """
     lives = list(_lives(program.ops, program.widths))
-    logits = _logits_chain(lives)
+    logits = _logits_chain(lives) if program.generates else set[str]()
     slots: list[_Slot] = []
     where: dict[str, int | None] = dict.fromkeys(logits)
     widths = program.widths

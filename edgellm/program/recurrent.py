@@ -64,7 +64,8 @@ class SsmScan:
 class GatedDelta:
     """The gated delta rule over the state ``s``: ``(n_head, head_dim_v, head_dim)``.
 
-    For each head, row after row, with the decay ``exp(a * softplus(g + bias))`` and ``beta`` through a sigmoid::
+    For each head, row after row, with the decay ``exp(a * softplus(g + bias))``, or ``exp(g)`` where there are neither
+    ``a`` nor ``bias``, and ``beta`` through a sigmoid::
 
         s[i, j] = decay[j] * s[i, j]
         e[i]    = beta * (v[i] - sum_j s[i, j] * k[j])
@@ -83,8 +84,8 @@ class GatedDelta:
     v: str
     g: str
     beta: str
-    a: str
-    bias: str
+    a: str | None
+    bias: str | None
     state: str
     n_head_k: int
     scale: float

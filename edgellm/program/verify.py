@@ -36,7 +36,7 @@ def verify(program: Program, tensors: Mapping[str, TensorLike]) -> None:
     Raises one ModelFormatError that lists everything that is wrong: ops that do not fit together,
     and tensors that are missing, superfluous, of the wrong shape or of a type no vector may have.
     """
-    needed = program.weights
+    needed = {name: shape for name, shape in program.weights.items() if name not in program.constants}
     found = {name: tensors[name] for name in needed if name in tensors}
     vectors = {name for op in program.ops for name in _vectors(op)}
     sections = [

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from edgellm.backends.base import PAGE, Backend, Batch, Executable, Segment
+from edgellm.backends.native import NativeBackend
 from edgellm.program import KVState, ProgramBuilder, RopeSpec
 from edgellm.program.program import Value
 from tests.support.native import UNIT, Probe, vector
@@ -22,6 +23,12 @@ def table(n_rows: int, width: int, seed: int = 0, spread: float = 3.0) -> npt.ND
     rng = np.random.default_rng(seed)
     sizes = np.exp(rng.uniform(-spread, spread, (n_rows, 1)))
     return (rng.standard_normal((n_rows, width)) * sizes).astype(np.float32)
+
+
+@pytest.fixture
+def row_backend(isa: str) -> Backend:
+    """The native backend alone: Numba has no kernels for what few models need, and says so."""
+    return NativeBackend(isa)
 
 
 def both(probe: Probe, native: Backend, reference: Backend, threads: int = 3) -> tuple[Doubles, Doubles]:
@@ -56,6 +63,34 @@ def test_rms_norm_of_every_head(native: Backend, reference: Backend, size: int) 
     probe = Probe.of([table(5, 3 * size)], lambda p, v: p.rms_norm(v[0], "norm", 1e-6, size), weights)
     found, expected = both(probe, native, reference)
     assert (np.abs(found - expected) <= 14 * UNIT * np.abs(expected) + TINY).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 16, 33])
+def test_softmax_of_every_run(row_backend: Backend, reference: Backend, size: int) -> None:
+    x = table(9, 3 * size, spread=4.0)
+    found, expected = both(Probe.of([x], lambda p, v: p.softmax(v[0], size)), row_backend, reference)
+    np.testing.assert_allclose(found.reshape(9, 3, size).sum(axis=2), 1.0, rtol=4 * UNIT * 4)
+    assert (np.abs(found - expected) <= (size / 16 + 20 + np.abs(x).max()) * UNIT * expected + TINY).all()
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 20])
+@pytest.mark.parametrize("size", [1, 3, 4, 17])
+def test_sinkhorn_makes_rows_and_columns_sum_to_one(
+    row_backend: Backend, reference: Backend, size: int, rounds: int
+) -> None:
+    x = table(9, 2 * size * size, spread=0.5)
+    found, expected = both(Probe.of([x], lambda p, v: p.sinkhorn(v[0], size, rounds, 1e-6)), row_backend, reference)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    columns = found.reshape(9, 2, size, size).sum(axis=2)
+    np.testing.assert_allclose(columns, 1.0, atol=1e-4)
+
+
+def test_constants_come_with_the_program(row_backend: Backend, reference: Backend) -> None:
+    values = [0.25 * i for i in range(48)]
+    probe = Probe.of([table(5, 48)], lambda p, v: p.add(v[0], p.embed_constant("own", values)))
+    found, expected = both(probe, row_backend, reference)
+    np.testing.assert_array_equal(found, expected.astype(np.float32))
+    assert probe.program.constants == {"own": tuple(values)}
 
 
 @pytest.mark.parametrize("style", ["norm", "neox"])

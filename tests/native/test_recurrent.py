@@ -40,15 +40,23 @@ def scan(n_head: int, head_dim: int, d_state: int, n_group: int, *, each: bool =
 
 
 def delta(
-    n_head: int, n_head_k: int, head_dim: int, head_dim_v: int, *, each: bool = False, grouped: bool = False
+    n_head: int,
+    n_head_k: int,
+    head_dim: int,
+    head_dim_v: int,
+    *,
+    each: bool = False,
+    grouped: bool = False,
+    decays: bool = False,
 ) -> Case:
     width = n_head * head_dim if each else n_head
-    shapes: dict[str, tuple[int, ...]] = {"l_a": (n_head,), "l_dt.bias": (width,)}
+    shapes: dict[str, tuple[int, ...]] = {} if decays else {"l_a": (n_head,), "l_dt.bias": (width,)}
 
     def make(b: ProgramBuilder, value: Callable[[str, int], Value]) -> Value:
         q, k = (b.l2_norm(value(name, n_head_k * head_dim), 1e-6, head_dim) for name in ("q", "k"))
         v, g, beta = value("v", n_head * head_dim_v), value("g", width), value("beta", n_head)
-        return b.gated_delta(q, k, v, g, beta, "l", head_dim, grouped=grouped)
+        g = b.scale(b.activate(g, "sigmoid"), -2.0) if decays else g
+        return b.gated_delta(q, k, v, g, beta, "l", head_dim, grouped=grouped, decays=decays)
 
     return shapes, make
 
@@ -69,6 +77,8 @@ CASES = {
     "delta, grouped": delta(6, 2, 64, 16, grouped=True),
     "delta, by key": delta(2, 2, 32, 48, each=True),
     "delta, by key, odd": delta(4, 2, 21, 5, each=True),
+    "delta, decays": delta(4, 4, 64, 32, decays=True),
+    "delta, decays by key": delta(2, 2, 32, 48, each=True, decays=True),
 }
 
 
