@@ -179,8 +179,8 @@ class Model:
         asked = settle(ChatArguments, keywords)
         rounds = integer("max_tool_rounds", asked.max_tool_rounds, 1)
         if asked.run_tools:
-            # A call that was demanded has been made in the first round.
-            later = replace(asked, tool_choice=None)
+            # What was demanded of the first round has been done with it.
+            later = replace(asked, tool_choice=None, continue_final_message=False, add_generation_prompt=None)
             return ToolRun(
                 lambda talk: self._turn(talk, asked if len(talk) == len(messages) else later),
                 messages, self._engine, self, asked.functions(), rounds,
