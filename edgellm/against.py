@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -41,20 +41,26 @@ def compare(
     threads: int | None = None,
     repeat: int = 3,
     depth: int = 0,
+    batch: int | None = None,
+    kv_type: Literal["f16", "q8_0", "f32"] = "f16",
     seed: int = 1,
 ) -> list[Ratio]:
     """Measure EdgeLLM and llama.cpp in turns on one file: prefill of `prompt` tokens, and decoding after `depth`.
 
-    Both see the same random ids.  Raises BackendError without the package ``llama_cpp`` (the extra ``bench``), or
+    `batch` sequences are decoded at once, too, where it is given.  `kv_type` is EdgeLLM's; llama.cpp keeps f16.
+    Both see random ids.  Raises BackendError without the package ``llama_cpp`` (the extra ``bench``), or
     where it cannot load the file.
     """
     for name, value in (("prompt", prompt), ("generate", generate), ("repeat", repeat)):
         if value < 1:
             raise ArgumentError(f"{name} must be at least 1, not {value}")
-    context = max(depth, 1)
-    n_ctx = max(prompt + 1, context + generate + 17)
+    context, many = max(depth, 1), batch or 1
+    n_ctx = max(prompt + 1, (context + generate + 17) * many)
     rng = random.Random(seed)
-    with Model(path, n_ctx=n_ctx, threads=threads) as model, Peer(path, n_ctx, model.info.threads) as peer:
+    with (
+        Model(path, n_ctx=n_ctx, threads=threads, kv_type=kv_type) as model,
+        Peer(path, n_ctx, model.info.threads, many) as peer,
+    ):
         ours = Runs(model, random.Random(seed))
         n_vocab = model.info.n_vocab
         rows: list[tuple[str, Callable[[], float], Callable[[], float]]] = [
@@ -69,6 +75,16 @@ def compare(
                 lambda: peer.decode(rng.choices(range(n_vocab), k=context), generate),
             ),
         ]
+        if batch:
+            rows.append(
+                (
+                    f"decode, {batch} at once" + (f" after {depth}" if depth else ""),
+                    lambda: ours.decode_together(batch, context, generate),
+                    lambda: peer.decode_together(
+                        [rng.choices(range(n_vocab), k=context) for _ in range(batch)], generate
+                    ),
+                )
+            )
         ours.prefill(min(prompt, 16))  # The first step alone pays for reading the file and starting the threads.
         peer.prefill(rng.choices(range(n_vocab), k=min(prompt, 16)))
         results = []
@@ -81,7 +97,7 @@ def compare(
 class Peer:
     """One llama.cpp context, greedy, called through its C interface so that Python costs as little as possible."""
 
-    def __init__(self, path: str | PathLike[str], n_ctx: int, threads: int) -> None:
+    def __init__(self, path: str | PathLike[str], n_ctx: int, threads: int, n_sequences: int = 1) -> None:
         try:
             import llama_cpp
         except ImportError:
@@ -100,6 +116,8 @@ class Peer:
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = n_ctx
         parameters.n_batch = parameters.n_ubatch = 512
+        parameters.n_seq_max = n_sequences
+        parameters.kv_unified = True
         parameters.n_threads = parameters.n_threads_batch = threads
         self._context = llama_cpp.llama_init_from_model(self._model, parameters)
         if not self._context:
@@ -125,6 +143,36 @@ class Peer:
             token = self._likeliest()
         return n / (time.perf_counter() - start)
 
+    def decode_together(self, contexts: Sequence[Sequence[int]], n: int) -> float:
+        """Return the tokens per second of `n` greedy steps of all `contexts` at once."""
+        self._forget()
+        batch = self._lib.llama_batch_init(512, 0, 1)
+        try:
+            tokens = []
+            for sequence, context in enumerate(contexts):
+                for at in range(0, len(context), 512):
+                    part = context[at : at + 512]
+                    self._run(batch, [(token, at + i, sequence) for i, token in enumerate(part)])
+                tokens.append(self._likeliest())
+            start = time.perf_counter()
+            for step in range(n):
+                self._run(batch, [(t, len(contexts[s]) + step, s) for s, t in enumerate(tokens)])
+                tokens = [self._likeliest(s) for s in range(len(tokens))]
+            return len(tokens) * n / (time.perf_counter() - start)
+        finally:
+            self._lib.llama_batch_free(batch)
+
+    def _run(self, batch: Any, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Compute rows of token, position and sequence, and the logits after each."""
+        batch.n_tokens = len(rows)
+        for i, (token, position, sequence) in enumerate(rows):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, position, 1
+            batch.seq_id[i][0] = sequence
+            batch.logits[i] = True
+        status = self._lib.llama_decode(self._context, batch)
+        if status:
+            raise BackendError(f"llama.cpp failed with status {status}")
+
     def _forget(self) -> None:
         self._lib.llama_memory_clear(self._lib.llama_get_memory(self._context), True)
 
@@ -136,8 +184,8 @@ class Peer:
             if status:
                 raise BackendError(f"llama.cpp failed with status {status}")
 
-    def _likeliest(self) -> int:
-        logits = self._lib.llama_get_logits_ith(self._context, -1)
+    def _likeliest(self, row: int = -1) -> int:
+        logits = self._lib.llama_get_logits_ith(self._context, row)
         address = ctypes.cast(logits, ctypes.POINTER(ctypes.c_float))
         return int(np.ctypeslib.as_array(address, (self._n_vocab,)).argmax())
 

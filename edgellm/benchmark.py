@@ -65,6 +65,7 @@ def run_benchmark(
     depth: int | None = None,
     batch: int | None = None,
     backend: Literal["auto", "native", "numba", "reference"] = "auto",
+    kv_type: Literal["f16", "q8_0", "f32"] = "f16",
     seed: int = 1,
 ) -> Benchmark:
     """Measure the model file `path`.
@@ -85,7 +86,7 @@ def run_benchmark(
     with open_model(path) as file:
         step_bytes = weight_bytes_per_token(file)
     start = time.perf_counter()
-    with Model(path, n_ctx=n_ctx, threads=threads, backend=backend) as model:
+    with Model(path, n_ctx=n_ctx, threads=threads, backend=backend, kv_type=kv_type) as model:
         load_s = time.perf_counter() - start
         runs = Runs(model, random.Random(seed))
         runs.prefill(min(prompt, 16))  # The first step alone pays for reading the file and starting the threads.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgellm.chat import harmony
 from edgellm.chat.messages import message_text
 from edgellm.chat.options import schemas_of
 from edgellm.chat.parser import ReplyParser, lead_of
@@ -15,7 +16,9 @@ from edgellm.constraints import Constraints
 from edgellm.errors import ArgumentError, GrammarError
 from edgellm.keywords import ChatArguments
 from edgellm.prompts import Prompt, Prompts
+from edgellm.reasoned import after_reasoning
 from edgellm.sampling import Constraint
+from edgellm.structured import Grammar, wanted
 from edgellm.toolgrammar import tool_grammar
 from edgellm.tools import Tool, chosen, read_tools
 
@@ -33,7 +36,9 @@ class Turn:
     spelled: frozenset[int]
     """Control tokens that the parser reads as text."""
     constraint: Constraint | None
-    """What calls may look like."""
+    """What the reply, or calls in it, may look like."""
+    parse: Callable[[str], Any] | None = None
+    """What makes the value of the answer."""
 
 
 def check_messages(messages: object) -> None:
@@ -55,10 +60,14 @@ def prepare_turn(
     source = prompts.template_for(options).source
     if asked.is_structured and tools:
         raise ArgumentError("a reply cannot follow a schema or grammar and call tools: leave out one of them")
-    # What follows a grammar is an answer from its first character on.
-    format = recognise(source, RAW if asked.is_structured else asked.reply_format)
+    format = recognise(source, asked.reply_format)
     prompt = prompts.prepare(messages, options) if fit is None else prompts.prepare_fitting(messages, fit, options)
     continued = message_text(messages[-1]) if options.continue_final_message else None
+    grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
+    if grammar is not None:
+        if format.name == "harmony":
+            prompt = prompts.extended(prompt, harmony.ANSWER)
+        return _structured(prompts, constraints, prompt, format, grammar, asked, continued)
     lead = lead_of(prompt.text, format, continued)
     thinks = lead.startswith(format.thinking.open) or (format.anywhere and asked.enable_thinking is not False)
     return Turn(
@@ -67,6 +76,28 @@ def prepare_turn(
         prompts.reply_tokens(format),
         _constraint(prompts, constraints, prompt, format, source, tools, asked.tool_choice, thinks) if tools else None,
     )
+
+
+def _structured(
+    prompts: Prompts,
+    constraints: Constraints,
+    prompt: Prompt,
+    format: ReplyFormat,
+    grammar: Grammar,
+    asked: ChatArguments,
+    continued: str | None,
+) -> Turn:
+    """A turn whose answer follows a grammar.  The model may reason first, if it is one that does."""
+    lead = lead_of(prompt.text, format, continued)
+    opened = lead.startswith(format.thinking.open)
+    full = None
+    if format.name != RAW and (opened or (not lead and format.anywhere and asked.enable_thinking is not False)):
+        full = after_reasoning(grammar, format, prompts.tokenizer, opened=opened)
+    if full is None:
+        # An answer from its first character on.
+        format, lead = recognise("", RAW), ""
+    constraint = constraints.start(full or grammar, prompt.ids[-1])
+    return Turn(prompt, ReplyParser(format, lead=lead), prompts.reply_tokens(format), constraint, grammar.value)
 
 
 def _constraint(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from edgellm.arguments import choice, functions, integer, logprob_count, stop_strings, token_limit, token_list
 from edgellm.backends.base import KV_TYPES
-from edgellm.chatting import check_messages, prepare_turn
+from edgellm.chatting import Turn, check_messages, prepare_turn
 from edgellm.constraints import Constraints
 from edgellm.embedding import Embedder
 from edgellm.engine.generation import Generation
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from edgellm.backends.base import KVType
     from edgellm.chat import ChatTemplate
-    from edgellm.chat.parser import ReplyParser
     from edgellm.info import ModelInfo
     from edgellm.sampling import Constraint
 
@@ -148,15 +148,18 @@ class Model:
             ids = self._prompts.encode(prompt, parse_special=asked.parse_special)
         else:
             ids = self._ids("prompt", prompt)
-        request, parse = self._request(ids, asked)
-        return Generation(request, self._engine, self, parse)
+        grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
+        if grammar is None:
+            return Generation(self._request(ids, asked), self._engine, self)
+        constraint = self._constraints.start(grammar, ids[-1])
+        return Generation(self._request(ids, asked, constraint=constraint), self._engine, self, grammar.value)
 
     @accepts(ChatArguments)
     def chat(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Reply:
         """Answer a conversation: mappings with "role" and "content", written out by the model's chat template.
 
         tools: what the model may call: functions with type annotations and a docstring, or JSON schemas.
-        tool_choice: "auto", "required", "none", or the name of the tool to call.
+        tool_choice: "auto", "required", "none", or the name of the tool to call, once.
         run_tools: call the functions the model asks for and let it go on, at most `max_tool_rounds` times; the result
             is a `ToolRun`.  Otherwise `Reply.tool_calls` says what to call.
         documents: texts to answer from, as the template defines them.
@@ -175,21 +178,22 @@ class Model:
         asked = settle(ChatArguments, keywords)
         rounds = integer("max_tool_rounds", asked.max_tool_rounds, 1)
         if asked.run_tools:
+            # A call that was demanded has been made in the first round.
+            later = replace(asked, tool_choice=None)
             return ToolRun(
-                lambda talk: self._answer(talk, asked)[:2], messages, self._engine, self, asked.functions(), rounds
-            )
-        request, parser, parse = self._answer(messages, asked)
-        return Reply(request, self._engine, self, parse, parser)
+                lambda talk: self._turn(talk, asked if len(talk) == len(messages) else later),
+                messages, self._engine, self, asked.functions(), rounds,
+            )  # fmt: skip
+        request, turn = self._turn(messages, asked)
+        return Reply(request, self._engine, self, turn.parse, turn.parser)
 
-    def _answer(
-        self, messages: Sequence[Mapping[str, Any]], asked: ChatArguments
-    ) -> tuple[Request, ReplyParser, Callable[[str], Any] | None]:
+    def _turn(self, messages: Sequence[Mapping[str, Any]], asked: ChatArguments) -> tuple[Request, Turn]:
         fitting = self._info.n_ctx if self._overflow == "shift" else None
         turn = prepare_turn(self._prompts, self._constraints, messages, asked, fitting)
-        request, parse = self._request(
+        request = self._request(
             turn.prompt.ids, asked, constraint=turn.constraint, dropped=turn.prompt.dropped, spelled=turn.spelled
         )
-        return request, turn.parser, parse
+        return request, turn
 
     @accepts(ChatArguments)
     def explain_prompt(self, messages: Sequence[Mapping[str, Any]], **keywords: Unpack[ChatKeywords]) -> Explanation:
@@ -211,12 +215,8 @@ class Model:
         constraint: Constraint | None = None,
         dropped: int = 0,
         spelled: frozenset[int] = frozenset(),
-    ) -> tuple[Request, Callable[[str], Any] | None]:
-        """Return a request, submitted, and what makes the value of its text."""
-        parse = None
-        grammar = wanted(asked.schema, asked.regex, asked.grammar, asked.json, asked.choices)
-        if grammar is not None:
-            constraint, parse = self._constraints.start(grammar, ids[-1]), grammar.value
+    ) -> Request:
+        """Return a request, submitted."""
         n_vocab = self._info.n_vocab
         scored = logprob_count("prompt_logprobs", asked.prompt_logprobs, n_vocab)
         limit = token_limit(asked.max_tokens)
@@ -248,7 +248,7 @@ class Model:
             request.finish("length")
         else:
             self._engine.submit(request)
-        return request, parse
+        return request
 
     def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Return the ids of `text`; see `edgellm.Tokenizer.encode`."""

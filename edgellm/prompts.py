@@ -129,6 +129,11 @@ class Prompts:
         segments = marker.segments(options.render(template, *marker.mark(given)))
         return Prompt(self._encode(segments), "".join(text for text, _ in segments))
 
+    def extended(self, prompt: Prompt, text: str) -> Prompt:
+        """Return the prompt with more of the reply in it, in which control tokens may be spelled."""
+        more = self.tokenizer.encode(text, add_special=False, parse_special=True)
+        return replace(prompt, ids=[*prompt.ids, *more], text=prompt.text + text)
+
     def reply_tokens(self, format: ReplyFormat) -> frozenset[int]:
         """Return the control tokens that are read as text in replies of a format."""
         tokenizer = self.tokenizer

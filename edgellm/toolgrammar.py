@@ -62,7 +62,7 @@ def tool_grammar(
     tools = [tool for tool in tools if choice in ("auto", "required", tool.name)]
     demanded = choice != "auto"
     most = 1 if shape.single or choice not in ("auto", "required") else None
-    spelled = _Spelling(format, tokenizer)
+    spelled = Spelling(format, tokenizer)
     (trigger,) = spelled.parts(shape.trigger) if len(spelled.parts(shape.trigger)) == 1 else (shape.trigger,)
     if isinstance(trigger, (Json, Pattern)):
         return None
@@ -77,7 +77,7 @@ def tool_grammar(
     )
 
 
-class _Spelling:
+class Spelling:
     """Texts with the control tokens in them set apart."""
 
     def __init__(self, format: ReplyFormat, tokenizer: Tokenizer) -> None:
@@ -87,6 +87,7 @@ class _Spelling:
         self.ids = frozenset(self._controls.values())
 
     def parts(self, part: Part | UpTo) -> list[Part]:
+        """The same part, cut at the control tokens in it."""
         if isinstance(part, UpTo):
             end = self.parts(part.end)
             if isinstance(end[0], Token):

@@ -13,10 +13,10 @@ from edgellm.reply import Reply
 from edgellm.tools import Tool, result_text
 
 if TYPE_CHECKING:
-    from edgellm.chat.parser import ReplyParser
+    from edgellm.chatting import Turn
     from edgellm.engine.engine import Engine
 
-Start = Callable[[Sequence[Mapping[str, Any]]], "tuple[Request, ReplyParser]"]
+Start = Callable[[Sequence[Mapping[str, Any]]], "tuple[Request, Turn]"]
 """Begins the reply to a conversation."""
 
 
@@ -37,8 +37,8 @@ class ToolRun(Reply):
         tools: Sequence[Tool],
         rounds: int,
     ) -> None:
-        request, parser = start(messages)
-        super().__init__(request, engine, owner, None, parser)
+        request, turn = start(messages)
+        super().__init__(request, engine, owner, None, turn.parser)
         self._begin = start
         self._conversation = list(messages)
         self._n_given = len(messages)
@@ -70,7 +70,7 @@ class ToolRun(Reply):
         return True
 
     def _next_round(self) -> None:
-        request, parser = self._begin(self._conversation)
+        request, turn = self._begin(self._conversation)
         self._usage = self.usage
         if self._parser.content:
             self._said.append(self._parser.content)
@@ -78,7 +78,7 @@ class ToolRun(Reply):
         self._lost.detach()
         self._lost = weakref.finalize(self, self._engine.cancel, request)
         self._lost.atexit = False
-        self._request, self._parser, self._ended = request, parser, False
+        self._request, self._parser, self._ended = request, turn.parser, False
 
     def _carry_out(self, call: ToolCall) -> str:
         """The result of a call as text; whatever goes wrong is a result too."""

@@ -1,6 +1,6 @@
 """A conversation: you keep the messages, the model's chat template writes them out.
 
-    python examples/chat.py            (type, or pipe lines into it; an empty line ends it)
+python examples/chat.py            (type, or pipe lines into it; an empty line ends it)
 """
 
 import edgellm

@@ -1,6 +1,6 @@
 """A desktop window with a model in it: Tk's thread never waits, neither for loading nor for text.
 
-    python examples/desktop.py
+python examples/desktop.py
 """
 
 import queue

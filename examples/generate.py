@@ -1,6 +1,6 @@
 """Continue a text.
 
-    python examples/generate.py "The capital of France is"
+python examples/generate.py "The capital of France is"
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The model's own numbers: how likely it finds each token of a text, and what it would write next.
 
-    python examples/logits.py "The capital of France is Paris"
+python examples/logits.py "The capital of France is Paris"
 """
 
 import sys

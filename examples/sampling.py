@@ -1,6 +1,6 @@
 """Choosing tokens: greedy, with a seed, until a stop text, and with a token forbidden.
 
-    python examples/sampling.py
+python examples/sampling.py
 """
 
 import math

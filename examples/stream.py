@@ -1,6 +1,6 @@
 """Show a text while it is written, stop when it takes too long, and say where the time went.
 
-    python examples/stream.py 5        (at most about 5 seconds)
+python examples/stream.py 5        (at most about 5 seconds)
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Many requests at once from asyncio: they share the model's steps, so together they are faster than in turn.
 
-    python examples/together.py
+python examples/together.py
 """
 
 import asyncio

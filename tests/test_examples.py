@@ -95,6 +95,14 @@ def test_sampling(run: Run) -> None:
     assert not lines[forbidden].strip()[1:].startswith(start)
 
 
+def test_tools(run: Run) -> None:
+    lines = run("tools").stdout.splitlines()
+    assert re.match(r"asked for: temperature \{'town': '.+\}$", lines[0])
+    assert "[calls temperature]" in lines
+    assert any(line.startswith("[temperature returned {") for line in lines)
+    assert lines[-1].startswith("added to the conversation: ['assistant', 'tool', 'assistant'")
+
+
 def test_logits(run: Run) -> None:
     out = run("logits").stdout
     chances = {token: float(chance) for token, chance in re.findall(r"'( \w+)' +([\d.]+)%", out)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -200,5 +201,14 @@ def test_definitions_are_found_from_within_a_list() -> None:
     assert not accepts(found, '[TOOL_CALLS][{"name": "f", "arguments": {"t": {"c": [{"d": []}]}}}]')
 
 
-def test_the_samples_of_formats_keep_their_names() -> None:
-    assert {format for format, _, _ in SAMPLES.values()} <= set(CALLS)
+def test_the_documentation_lists_the_formats_and_what_is_held_to_a_schema() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "tools.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w.-]+)` \|.*\| ([\w ]+) \|$", page, re.MULTILINE))
+    assert rows.keys() == CALLS.keys() - {"none"}
+    assert {format for format, _, _ in SAMPLES.values()} <= rows.keys()
+    sources = {"gigachat": "<|function_call|>"}
+    for name, held in rows.items():
+        found = [grammar(name, choice, sources.get(name, "")) for choice in ("auto", "f")]
+        assert [one is not None for one in found] == [held not in ("no", "where a call is required"), held != "no"]
+        if found[1] is not None:
+            assert ('"integer"' in found[1].lark) == (held != "the name")

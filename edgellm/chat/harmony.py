@@ -9,6 +9,8 @@ from edgellm.chat.reader import Parse, Reader
 
 START, CHANNEL, MESSAGE, CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
 ENDS = ("<|end|>", "<|call|>", "<|return|>", START)
+ANSWER = f"{CHANNEL}final{MESSAGE}"
+"""Begins an answer."""
 TOKENS = (START, CHANNEL, MESSAGE, CONSTRAIN, *ENDS[:3])
 
 _TO = re.compile(r"\bto=(?:functions\.)?([\w.:-]+)")

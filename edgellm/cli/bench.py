@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from edgellm.cli.loading import find_model
-from edgellm.cli.options import BACKEND
+from edgellm.cli.options import BACKEND, KV_TYPE
 from edgellm.cli.ui import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edgellm.against import Ratio
     from edgellm.benchmark import Benchmark
 
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--depth", type=int, help="Generate after this many tokens of context.")
 @click.option("--batch", type=int, help="Also generate this many texts at once.")
 @click.option("--backend", type=BACKEND, default="auto", show_default=True, help="What computes.")
+@click.option("--kv-type", type=KV_TYPE, default="f16", show_default=True, help="How keys and values are kept.")
 @click.option("--against", type=click.Choice(["llama.cpp"]), help="Measure this too, in turns, and show the ratio.")
 @click.option("--json", "as_json", is_flag=True, help="Write the numbers as one JSON object.")
 def command(
@@ -35,6 +39,7 @@ def command(
     depth: int | None,
     batch: int | None,
     backend: Literal["auto", "native", "numba", "reference"],
+    kv_type: Literal["f16", "q8_0", "f32"],
     against: str | None,
     as_json: bool,
 ) -> None:
@@ -51,7 +56,20 @@ def command(
       edgellm bench model.gguf --threads 2 --against llama.cpp
     """
     if against is not None:
-        _compare(model, prompt, generate, threads, repeat, depth or 0, as_json)
+        from edgellm.against import compare
+
+        path = find_model(model)
+        ratios = compare(
+            path,
+            prompt=prompt,
+            generate=generate,
+            threads=threads,
+            repeat=repeat,
+            depth=depth or 0,
+            batch=batch,
+            kv_type=kv_type,
+        )
+        _show_ratios(ratios, as_json)
         return
     from edgellm.benchmark import run_benchmark
 
@@ -64,6 +82,7 @@ def command(
         depth=depth,
         batch=batch,
         backend=backend,
+        kv_type=kv_type,
     )
     if as_json:
         click.echo(json.dumps(result.as_dict()))
@@ -71,14 +90,9 @@ def command(
         _show(result, prompt, generate)
 
 
-def _compare(
-    model: str, prompt: int, generate: int, threads: int | None, repeat: int, depth: int, as_json: bool
-) -> None:
+def _show_ratios(ratios: Sequence[Ratio], as_json: bool) -> None:
     from dataclasses import asdict
 
-    from edgellm.against import compare
-
-    ratios = compare(find_model(model), prompt=prompt, generate=generate, threads=threads, repeat=repeat, depth=depth)
     if as_json:
         click.echo(json.dumps([{**asdict(r), "ratio": r.ratio} for r in ratios]))
         return

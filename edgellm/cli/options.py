@@ -62,6 +62,7 @@ OTHERS: dict[str, type] = {"stop": list, "samplers": list, "dry_breakers": list,
 """Settings that are no numbers, and what they are."""
 
 BACKEND = click.Choice(("auto", "native", "numba", "reference"))
+KV_TYPE = click.Choice(("f16", "q8_0", "f32"))
 
 _model_option = partial(click.option, cls=GroupedOption, group=MODEL)
 _MODEL = (
@@ -70,7 +71,7 @@ _MODEL = (
     _model_option("--backend", type=BACKEND, help="What computes; auto, the default, takes the fastest."),
     _model_option(
         "--kv-type",
-        type=click.Choice(("f16", "q8_0", "f32")),
+        type=KV_TYPE,
         help="How keys and values are kept; f16 by default, q8_0 takes half the memory.",
     ),
     _model_option("--max-memory", help="Fit the context into this much memory, such as 3GB."),

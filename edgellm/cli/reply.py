@@ -11,22 +11,44 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from edgellm.cli.ui import CONTROL, is_terminal
+from edgellm.cli.ui import CONTROL, is_terminal, say
 
 if TYPE_CHECKING:
     from edgellm import Generation
 
 
 def stream(generation: Generation, said: list[str]) -> None:
-    """Write a reply to standard output as it comes, adding each piece to `said`; Ctrl-C cancels the generation."""
-    shown = Answer()
+    """Write a reply to standard output as it comes, adding each piece to `said`; Ctrl-C cancels the generation.
+
+    What the model thinks before it answers is shown beside it, on standard error, and is no part of `said`.
+    """
+    shown, thoughts = Answer(), Thoughts()
     try:
         with generation, _interrupt_cancels(generation):
-            for chunk in generation:
-                said.append(chunk)
-                shown.write(chunk)
+            for chunk, is_thought in _pieces(generation):
+                if is_thought:
+                    thoughts.write(chunk)
+                else:
+                    thoughts.end()
+                    said.append(chunk)
+                    shown.write(chunk)
     finally:
+        thoughts.end()
         shown.end()
+
+
+def _pieces(generation: Generation) -> Iterator[tuple[str, bool]]:
+    """Yield the text with whether it is a thought; the text of a mere continuation has none."""
+    from edgellm import ContentDelta, ReasoningDelta
+
+    events = getattr(generation, "events", None)
+    if events is None:
+        for chunk in generation:
+            yield chunk, False
+        return
+    for event in events():
+        if isinstance(event, (ContentDelta, ReasoningDelta)):
+            yield event.text, isinstance(event, ReasoningDelta)
 
 
 @contextmanager
@@ -83,6 +105,26 @@ class Answer:
         """Finish the last line, unless the reply did."""
         if self._last != "\n":
             self.write("\n")
+
+
+class Thoughts:
+    """Standard error for what a model thinks before it answers: dimmed, and only where someone is there to see it."""
+
+    def __init__(self) -> None:
+        self._filter = TerminalFilter() if is_terminal(sys.stderr) else None
+        self._open = False
+
+    def write(self, chunk: str) -> None:
+        """Show the next piece."""
+        if self._filter is not None:
+            self._open = True
+            say(self._filter.feed(chunk), end="", dim=True)
+
+    def end(self) -> None:
+        """Leave an empty line before the answer."""
+        if self._open:
+            self._open = False
+            say("\n")
 
 
 class TerminalFilter:

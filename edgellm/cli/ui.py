@@ -15,10 +15,10 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal would obey instead of show; newlines and tabs are not among them."""
 
 
-def say(text: str = "", **style: Any) -> None:
+def say(text: str = "", end: str = "\n", **style: Any) -> None:
     """Write a line to standard error, styled as by `click.style`; a closed or missing stream is not an error."""
     with contextlib.suppress(OSError, ValueError):
-        click.echo(_styled(CONTROL.sub("", text), **style), err=True)
+        click.echo(_styled(CONTROL.sub("", text), **style) + end, err=True, nl=False)
 
 
 def escape(text: str) -> str:

@@ -129,6 +129,12 @@ def test_a_tool_is_called_and_the_model_goes_on(say: Say) -> None:
     assert run.usage.prompt_tokens > 2 * first.prompt_tokens
 
 
+def test_a_demanded_call_is_demanded_once(say: Say) -> None:
+    run = say(call("add", a=2), "It is 3.").chat(ASK, tools=[add], tool_choice="add", run_tools=True)
+    assert run.text == "It is 3."
+    assert len(run.messages) == 3
+
+
 def test_chunks_and_events_go_through_all_rounds(say: Say) -> None:
     model = say("Well." + call("add", a=2), call("add", a=3), "Done.")
     run = model.chat(ASK, tools=[add], run_tools=True)

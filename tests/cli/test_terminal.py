@@ -15,7 +15,7 @@ pytestmark = needs_terminals
 PROGRAM = """
 import time, edgellm
 from pathlib import Path
-from edgellm import catalog
+from edgellm import ReasoningDelta, catalog
 from edgellm.cli import main
 from tests.support.scripted import ScriptedModel
 
@@ -29,6 +29,8 @@ def script(messages):
         yield f"<before: {messages[-2]['content'][:9]!r}>"
     elif last == "escape":
         yield from ("<clean \\x1b", "[31mred\\x1b]0;ti", "tle\\x07 \\x9b2Jtext>")
+    elif last == "think":
+        yield from (ReasoningDelta("so "), ReasoningDelta("\\x1b[31mwell"), "<yes>")
     else:
         yield f"<{len(messages)} messages, {last.count(chr(10)) + 1} lines, {last[:60]!r}>"
 
@@ -176,3 +178,24 @@ def test_a_cache_that_cannot_be_written_does_not_matter(start: Start, home: Path
     terminal = start()
     terminal.send("hello" + ENTER)
     terminal.expect("<1 messages, 1 lines, 'hello'>")
+
+
+def test_thoughts_are_dimmed_and_stay_out_of_the_conversation(start: Start) -> None:
+    terminal = start()
+    terminal.send("think" + ENTER)
+    terminal.expect(r"so well\s+<yes>")
+    assert "\x1b[2mso " in terminal.raw
+    assert "\x1b[31m" not in terminal.raw
+    terminal.expect(PROMPT)
+    terminal.send("recall" + ENTER)
+    terminal.expect("<before: '<yes>'>")
+
+
+def test_thoughts_are_not_in_what_a_pipe_gets(start: Start) -> None:
+    terminal = start(pipe_output=True)
+    terminal.send("think" + ENTER)
+    terminal.expect("so well")
+    terminal.expect(PROMPT)
+    terminal.send(CTRL_D)
+    assert terminal.wait() == 0
+    assert terminal.stdout == b"<yes>\n"

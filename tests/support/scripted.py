@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from edgellm.chat.events import ContentDelta
 from edgellm.errors import ContextOverflowError, TemplateError
 
-Script = Callable[[Any], Iterable[str]]
-"""From a prompt or messages to the chunks of the reply; it may raise, block, or interrupt as it goes."""
+Script = Callable[[Any], Iterable[Any]]
+"""From a prompt or messages to the chunks of the reply, or other events; it may raise, block or interrupt."""
 
 
 class ScriptedGeneration:
     """Has the interface of `edgellm.Generation` that callers use."""
 
-    def __init__(self, chunks: Iterable[str], prompt_tokens: int, finish_reason: str) -> None:
+    def __init__(self, chunks: Iterable[Any], prompt_tokens: int, finish_reason: str) -> None:
         self._chunks = iter(chunks)
         self._finish = finish_reason
         self._cancelled = False
@@ -27,13 +28,16 @@ class ScriptedGeneration:
         self.token_ids: list[int] = []
         self.prompt_tokens = prompt_tokens
 
-    def __iter__(self) -> Iterator[str]:
+    def events(self) -> Iterator[Any]:
         for chunk in self._chunks:
             if self._cancelled:
                 break
             self.token_ids.append(len(self.token_ids))
-            yield chunk
+            yield ContentDelta(chunk) if isinstance(chunk, str) else chunk
         self.finish_reason = "cancelled" if self._cancelled else self._finish
+
+    def __iter__(self) -> Iterator[str]:
+        return (event.text for event in self.events() if isinstance(event, ContentDelta))
 
     def cancel(self) -> None:
         self._cancelled = True
