@@ -31,31 +31,39 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("temperature", float, "Randomness; 0 takes the likeliest token.", ("--temp",), SAMPLING),
-    Setting("top_k", int, "Choose among the N likeliest tokens; 0 for all.", (), SAMPLING),
-    Setting("top_p", float, "Choose among the likeliest with this probability.", (), SAMPLING),
-    Setting("min_p", float, "At least this likely, relative to the likeliest.", (), SAMPLING),
-    Setting("repetition_penalty", float, "Above 1: less likely if it occurred.", ("--repeat-penalty",), SAMPLING),
+    Setting("temperature", float, "Randomness; 0 takes the likeliest token.  [default: 0.8]", ("--temp",), SAMPLING),
+    Setting("top_k", int, "Choose among the N likeliest tokens; 0 for all.  [default: 40]", (), SAMPLING),
+    Setting(
+        "top_p", float, "Choose among the likeliest that together have this probability.  [default: 0.95]", (), SAMPLING
+    ),
+    Setting("min_p", float, "At least this likely, relative to the likeliest.  [default: 0.05]", (), SAMPLING),
+    Setting(
+        "repetition_penalty",
+        float,
+        "Above 1: recent tokens become less likely.  [default: 1]",
+        ("--repeat-penalty",),
+        SAMPLING,
+    ),
     Setting("seed", int, "Makes the random choices repeatable.", ("-s",), SAMPLING),
-    Setting("max_tokens", int, "Longest reply; by default to the context's end.", ("-n", "--predict"), SAMPLING),
-    Setting("frequency_penalty", float, "Above 0: less likely per time a token occurred."),
-    Setting("presence_penalty", float, "Above 0: less likely once a token occurred."),
+    Setting("max_tokens", int, "Write at most N tokens.", ("-n", "--predict"), SAMPLING),
+    Setting("frequency_penalty", float, "Above 0: less likely with each time a token occurred."),
+    Setting("presence_penalty", float, "Above 0: less likely once a token has occurred."),
     Setting("penalty_last_n", int, "Tokens that count as recent; -1 for all.", ("--repeat-last-n",)),
     Setting("typical_p", float, "As top-p, most typical tokens first; 1 is off.", ("--typical",)),
     Setting("top_n_sigma", float, "At most so many deviations below the likeliest.", ("--top-nsigma",)),
     Setting("xtc_probability", float, "How often top choices are excluded; 0 is off."),
     Setting("xtc_threshold", float, "Top choices have at least this probability."),
-    Setting("dynatemp_range", float, "Temperature goes so far down and up; 0 is off."),
-    Setting("dynatemp_exponent", float, "The power of entropy it goes by.", ("--dynatemp-exp",)),
-    Setting("mirostat", int, "2: hold the surprise of the text; 0 is off."),
-    Setting("mirostat_tau", float, "The surprise to hold, in bits.", ("--mirostat-ent",)),
+    Setting("dynatemp_range", float, "How far the temperature goes down and up; 0 is off."),
+    Setting("dynatemp_exponent", float, "The power of the entropy that it follows.", ("--dynatemp-exp",)),
+    Setting("mirostat", int, "2 keeps the surprise of the text steady; 0 is off."),
+    Setting("mirostat_tau", float, "The surprise to keep, in bits.", ("--mirostat-ent",)),
     Setting("mirostat_eta", float, "How fast it is corrected.", ("--mirostat-lr",)),
     Setting("adaptive_target", float, "Prefer tokens of this probability; -1 is off."),
-    Setting("adaptive_decay", float, "How long its average remembers, 0 to 0.99."),
+    Setting("adaptive_decay", float, "How long its average remembers, from 0 to 0.99."),
     Setting("dry_multiplier", float, "Penalty on repeated sequences; 0 is off."),
     Setting("dry_base", float, "How fast it grows with their length."),
     Setting("dry_allowed_length", int, "Shorter repetitions are free."),
-    Setting("dry_last_n", int, "Tokens that are searched; -1 for all.", ("--dry-penalty-last-n",)),
+    Setting("dry_last_n", int, "Tokens to search for them; -1 for all.", ("--dry-penalty-last-n",)),
 )
 
 OTHERS: dict[str, type] = {"stop": list, "samplers": list, "dry_breakers": list, "logit_bias": dict}
@@ -92,19 +100,19 @@ def sampling_options(command: F) -> F:
         (
             *numbers[SAMPLING],
             click.option(
-                "--stop", multiple=True, metavar="TEXT", help="End the reply before this text; repeatable.",
+                "--stop", multiple=True, metavar="TEXT", help="End before this text; repeatable.",
                 cls=GroupedOption, group=SAMPLING,
             ),
             *numbers[FURTHER],
             further(
                 "--dry-sequence-breaker", "dry_breakers", multiple=True, metavar="TEXT",
-                help="No repetition reaches across it; none: no such text; repeatable.",
+                help="No repetition reaches across TEXT; none for no such text; repeatable.",
             ),
             further(
                 "--logit-bias", "-l", "logit_bias", multiple=True, metavar="ID±BIAS", callback=_biases,
                 help="Such as 7+1.5, or 7-inf, which forbids token 7; repeatable.",
             ),
-            further("--samplers", metavar="NAMES", help="Steps that run, in order: top_k;min_p;temperature."),
+            further("--samplers", metavar="NAMES", help="The steps, in order, such as top_k;min_p;temperature."),
         ),
     )  # fmt: skip
 

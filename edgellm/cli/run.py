@@ -22,7 +22,7 @@ CONTINUATION = 256
 """Tokens of a continued text unless the user says otherwise: a text, unlike a reply, may never end."""
 
 
-@click.command("run", cls=GroupedCommand, short_help="Continue one text, or answer it, and leave.")
+@click.command("run", cls=GroupedCommand, short_help="Continue one text, or answer it.")
 @click.argument("prompt", required=False)
 @click.option("--model", "-m", help="GGUF file or catalog name; by default the catalog's small chat model.")
 @click.option("--chat", is_flag=True, help="Send the prompt as a message, in the model's chat format.")
@@ -31,11 +31,12 @@ CONTINUATION = 256
 @sampling_options
 @model_options
 def command(prompt: str | None, model: str | None, chat: bool, system: str | None, **options: Any) -> None:
-    """Continue PROMPT on standard output and leave.
+    """Continue PROMPT, write the text to standard output and exit.
 
-    The model goes on where the prompt ends, for 256 tokens at most unless --max-tokens says otherwise.  With --chat the
-    prompt is a message, which the model answers.  Without PROMPT, or with -, it is read from standard input.
-    A text that was to follow a schema or grammar and is cut by the limit ends the command with exit code 1.
+    The model goes on where the prompt ends, for 256 tokens unless --max-tokens says otherwise.  With --chat the prompt
+    is a message, and the answer may be as long as the context allows.  Without PROMPT, or with -, it is read from
+    standard input.  A text that --schema, --json, --regex, --choice or --grammar asked for and that was cut before it
+    was complete ends the command with exit code 1.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ _OPTIONS = (
     click.option("--schema", metavar="FILE|JSON", help="Make the text JSON that fits this JSON Schema."),
     click.option("--json", is_flag=True, help="Make the text a JSON object."),
     click.option("--regex", metavar="REGEX", help="Make the text a match of this regular expression."),
-    click.option("--choice", "choices", multiple=True, metavar="TEXT", help="Make it one of these texts; repeatable."),
+    click.option("--choice", "choices", multiple=True, metavar="TEXT", help="Make the text one of these; repeatable."),
     click.option("--grammar", metavar="FILE", help="Make the text follow this grammar, in Lark or GBNF."),
 )
 

@@ -15,11 +15,21 @@ from edgellm.errors import ArgumentError
 
 @click.command("template", short_help="Show and check a chat template.")
 @click.argument("file")
-@click.option("--messages", "messages_file", type=click.Path(path_type=Path), help="A JSON list of messages to render.")
-@click.option("--tools", "tools_file", type=click.Path(path_type=Path), help="A JSON list of schemas of tools.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A variable; VALUE is JSON, or else text.")
+@click.option(
+    "--messages", "messages_file", type=click.Path(path_type=Path), help="Render these messages, a JSON list."
+)
+@click.option(
+    "--tools", "tools_file", type=click.Path(path_type=Path), help="Offer these tools, a JSON list of their schemas."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a variable; VALUE is JSON or else text; repeatable.",
+)
 @click.option("--explain", is_flag=True, help="Show each token of the prompt and where it comes from.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON list, an object for each template.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: a list with an object for each template.")
 def command(
     file: str,
     messages_file: Path | None,
@@ -28,9 +38,10 @@ def command(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Try the chat template in FILE, a GGUF file, a model that was fetched, or a text file of its own.
+    """Show what the chat template of FILE can do, and what it makes of a conversation.
 
-    The exit code is 1 if the conversation cannot be rendered.
+    FILE is a GGUF file, the catalog name of a fetched model, or a text file that is a template.  The conversation is a
+    sample unless --messages gives another.  The exit code is 1 if it cannot be rendered.
 
     \b
     Examples:

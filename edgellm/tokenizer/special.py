@@ -106,6 +106,9 @@ def read_specials(
     ends.update(spelled.values())
     if _ends_channels_not_turns(spelled):
         ends.discard(spelled["<|end|>"])
+    if unk == bos or unk in ends:
+        # GPT-2's heirs name their only special token: what nobody can spell would begin or end a text in its middle.
+        unk = None
 
     return Specials(
         bos=bos,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import edgellm
@@ -41,10 +43,29 @@ def test_what_is_legal(arguments):
     assert [accepts(must, text) for text in texts] == [False, True, True, False, False, False]
 
 
-def test_a_grammar_that_begins_again_in_itself_is_left_alone():
-    grammar = wanted(grammar='start: "a" start | "b"')
-    assert grammar is not None
-    assert after_reasoning(grammar, recognise("<think>"), NoTokens(), opened=True) is None  # type: ignore[arg-type]
+NAMED = {"type": "object", "properties": {"start": {"const": 1}}, "required": ["start"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ({"schema": NAMED}, '{"start": 1}'),
+        ({"choices": ["start", "stop"]}, "start"),
+        ({"json": True}, "{}"),
+        ({"regex": "[<a]+"}, "<a"),
+        ({"grammar": 'start: "a" start | "b"'}, "aab"),
+        ({"grammar": 'root ::= "a" root | text\ntext ::= "b"'}, "aab"),
+        ({"grammar": "\n".join(["start: head", 'head: body BLANK "b"', 'body: "a"', 'BLANK: "-"'])}, "a-b"),
+    ],
+)
+def test_no_name_in_a_grammar_is_in_the_way(say: Say, arguments: dict[str, Any], answer: str, opened: bool) -> None:
+    opening = OPENING + "<think>\n" if opened else OPENING
+    said = f"so</think>\n{answer}" if opened else f"<think>so</think>\n{answer}"
+    reply = say(said, template=TEMPLATE.replace(OPENING, opening), opening=opening).chat(
+        ASK, max_tokens=90, **arguments
+    )
+    assert (reply.reasoning, reply.text) == ("so", answer)
 
 
 def test_reasoning_that_the_template_opens_comes_before_the_answer(say: Say) -> None:

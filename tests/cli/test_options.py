@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,12 @@ def test_the_options_are_arguments_of_generate() -> None:
     assert set(names) <= {field.name for field in dataclasses.fields(GenerateArguments)}
     numbers = [field.name for field in dataclasses.fields(SamplingParams) if type(field.default) in (int, float)]
     assert set(numbers) <= set(names)
+
+
+def test_the_help_tells_the_defaults() -> None:
+    told = {s.name: float(found[1]) for s in SETTINGS if (found := re.search(r"\[default: (.+)\]", s.help))}
+    assert told == {name: getattr(SamplingParams(), name) for name in told}
+    assert {"temperature", "top_k", "top_p", "min_p"} <= told.keys()
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,8 @@ def test_settings_change_the_choice_and_not_what_is_legal(model, settings):
     ],
 )
 def test_every_form_of_structure(model, asked, pattern):
-    for seed in range(5):
-        generation = model.generate("x", seed=seed, max_tokens=200, **asked)
+    for seed in range(3):
+        generation = model.generate("x", seed=seed, max_tokens=100, **asked)
         text = generation.text
         if generation.finish_reason == "stop":
             assert re.fullmatch(pattern, text)
@@ -130,11 +130,11 @@ def test_streams_batches_and_repetitions_give_the_same(model):
     alone = model.generate("hello world", **keywords)
     text, ids = alone.text, alone.token_ids
     assert "".join(model.generate("hello world", **keywords)) == text
-    others = [model.generate("hello", regex="[ab]{50}", seed=n) for n in range(4)]
+    others = [model.generate("hello", regex="[ab]{30}", seed=n) for n in range(4)]
     again = model.generate("hello world", **keywords)
     free = model.generate("hello", max_tokens=20)
     assert (again.text, again.token_ids) == (text, ids)
-    assert all(re.fullmatch("[ab]{50}", other.text) for other in others)
+    assert all(re.fullmatch("[ab]{30}", other.text) for other in others)
     assert free.finish_reason in ("stop", "length")
 
 
@@ -149,10 +149,12 @@ def test_a_prompt_from_the_prefix_cache_changes_nothing(model):
 
 def test_calls_from_many_threads_do_not_mix(model):
     def ask(n: int) -> bool:
-        return model.generate("x", regex=f"{n}[a-z]{{20}}{n}", seed=n).text.startswith(str(n))
+        return (
+            re.fullmatch(f"{n}[a-z]{{8}}{n}", model.generate("x", regex=f"{n}[a-z]{{8}}{n}", seed=n).text) is not None
+        )
 
     with ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(ask, range(24)))
+        assert all(threads.map(ask, range(16)))
 
 
 def test_chat_takes_the_same_arguments(model):

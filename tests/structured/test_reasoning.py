@@ -36,6 +36,20 @@ def test_free_text_then_structure(asked, text, value, between):
 
 
 @pytest.mark.parametrize(("asked", "text", "value"), FORMS)
+@pytest.mark.parametrize("opening", ["<think>", Token(TOOL)])
+def test_free_text_that_may_be_missing(asked, text, value, opening):
+    grammar = after("</think>", wanted(**asked), opening=opening)
+    begin = opening if isinstance(opening, str) else TOOL
+    assert outcome(grammar, text) == "done"
+    assert outcome(grammar, begin, f"hm</think>\n{text}") == "done"
+    assert outcome(grammar, "\n", begin, "</think>", text) == "done"
+    assert outcome(grammar, begin, text) == "open"
+    assert outcome(grammar, "?").startswith("not")
+    if isinstance(opening, str):
+        assert grammar.value(text) == grammar.value(f"{opening}{{</think>{text}") == value
+
+
+@pytest.mark.parametrize(("asked", "text", "value"), FORMS)
 def test_a_control_token_as_marker(asked, text, value):
     grammar = after(Token(TOOL), wanted(**asked))
     assert outcome(grammar, "hm", TOOL, text) == "done"

@@ -82,6 +82,16 @@ def test_a_character_without_tokens_is_unknown_or_refused(bpe_metadata):
     assert ids[-2:] == [5, 0xA9]
 
 
+@pytest.mark.parametrize("role", ["bos_token_id", "eos_token_id"])
+def test_a_token_that_begins_or_ends_texts_does_not_stand_for_what_is_unknown(bpe_metadata, role):
+    metadata = bpe_metadata()
+    metadata["tokenizer.ggml.tokens"][0xF1] = "unreachable"
+    metadata["tokenizer.ggml.unknown_token_id"] = metadata[f"tokenizer.ggml.{role}"]
+    tokenizer = load_tokenizer(metadata)
+    with pytest.raises(VocabularyError, match="no tokens"):
+        tokenizer.encode("a \U00040000")
+
+
 def test_added_tokens_outside_the_byte_alphabet_decode_as_they_are(bpe_metadata):
     tokenizer = load_tokenizer(bpe_metadata(added=[("漢 字", NORMAL)]))
     assert tokenizer.decode([tokenizer.n_vocab - 1]) == "漢 字"

@@ -93,7 +93,7 @@ def test_joined_stream_is_the_whole_text(any_tokenizer, data, skip_special):
     assert "".join(chunks(any_tokenizer, ids, skip_special=skip_special)) == any_tokenizer.decode(ids, skip_special)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.data())
 def test_stream_with_stops_is_the_whole_text_up_to_the_first(any_tokenizer, data):
     ids = data.draw(

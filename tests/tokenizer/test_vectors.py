@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import re
 import struct
 import unicodedata
 from collections.abc import Callable
@@ -12,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from edgellm.errors import VocabularyError
 from edgellm.tokenizer import Tokenizer, load_tokenizer
 
 NAMES = [
@@ -98,6 +102,13 @@ def case(request: pytest.FixtureRequest) -> tuple[str, Tokenizer, dict[str, list
     return name, load(name), json.loads((vectors_folder() / "vectors.json").read_text("utf-8"))[name]
 
 
+@pytest.fixture(scope="module")
+def real(case) -> tuple[bool, Tokenizer]:
+    """Whether text comes back as it was, and the tokenizer."""
+    name, tokenizer, _ = case
+    return name not in LOSSY, tokenizer
+
+
 def test_ids_are_those_of_the_models_own_tokenizer(case):
     _, tokenizer, vectors = case
     assert len(vectors["reference"]) > 40
@@ -123,6 +134,22 @@ def test_text_comes_back(case):
             assert tokenizer.encode(tokenizer.decode(ids), add_special=False) == ids
 
 
+@settings(deadline=None, max_examples=40)
+@given(st.text().filter(lambda text: "▁" not in text))
+@example("\U00040000")
+@example("\x03")
+def test_any_text_comes_back_or_is_refused(real, text):
+    exact, tokenizer = real
+    try:
+        ids = tokenizer.encode(text, add_special=False)
+    except VocabularyError:
+        # Some vocabularies lack bytes that only control characters and unassigned planes have.
+        assert re.search("[\0-\x1f\U00040000-\U0010ffff]", text)
+        return
+    assert not exact or tokenizer.decode(ids) == text
+    assert not any(tokenizer.is_control(token) and token != tokenizer.unk_id for token in ids)
+
+
 def test_nothing_is_wrong_with_them(case):
     _, tokenizer, _ = case
     assert tokenizer.warnings == ()
@@ -132,5 +159,6 @@ def test_all_vectors_are_tried():
     assert sorted(NAMES) == sorted(json.loads((vectors_folder() / "vectors.json").read_text("utf-8")))
 
 
-def test_whole_words_of_llama_3():
-    assert len(load("llama-bpe").encode(" Việt", add_special=False)) == 1
+@pytest.mark.parametrize("case", ["llama-bpe"], indirect=True)
+def test_whole_words_of_llama_3(case):
+    assert len(case[1].encode(" Việt", add_special=False)) == 1
