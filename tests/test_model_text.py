@@ -81,6 +81,7 @@ STOPS = st.one_of(
     stops=st.lists(STOPS, max_size=4),
     limit=st.integers(1, 16),
 )
+@example(prefix=False, prompt=[BOS], ids=[5 + byte for byte in "a😀b".encode()], stops=["😀"], limit=9)
 @example(prefix=False, prompt=[BOS], ids=[5 + 0xF0, 5 + 0x9F, EOS], stops=["\ufffd"], limit=9)
 @example(prefix=True, prompt=[BOS], ids=[first_piece(), EOS], stops=[" b"], limit=9)
 def test_the_stream_and_the_text_are_what_was_said_up_to_the_first_stop(
