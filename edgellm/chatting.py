@@ -69,7 +69,8 @@ def prepare_turn(
             prompt = prompts.extended(prompt, harmony.ANSWER)
         return _structured(prompts, constraints, prompt, format, grammar, asked, continued)
     lead = lead_of(prompt.text, format, continued)
-    thinks = lead.startswith(format.thinking.open) or (format.anywhere and asked.enable_thinking is not False)
+    may_think = (format.anywhere and asked.enable_thinking is not False) or format.name == "harmony"
+    thinks = may_think or lead.lstrip().startswith(format.thinking.open)
     return Turn(
         prompt,
         ReplyParser(format, schemas=schemas_of(options.tools), lead=lead),
@@ -89,7 +90,7 @@ def _structured(
 ) -> Turn:
     """A turn whose answer follows a grammar.  The model may reason first, if it is one that does."""
     lead = lead_of(prompt.text, format, continued)
-    opened = lead.startswith(format.thinking.open)
+    opened = lead.lstrip().startswith(format.thinking.open)
     full = None
     if format.name != RAW and (opened or (not lead and format.anywhere and asked.enable_thinking is not False)):
         full = after_reasoning(grammar, format, prompts.tokenizer, opened=opened)

@@ -90,6 +90,7 @@ class ChatKeywords(GenerateKeywords, total=False):
     enable_thinking: bool | None
     reasoning_effort: str | None
     template_args: Mapping[str, Any] | None
+    chat_template: str | None
     reply_format: str | None
 
 
@@ -107,6 +108,7 @@ class ChatArguments(GenerateArguments):
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
     template_args: Mapping[str, Any] | None = None
+    chat_template: str | None = None
     reply_format: str | None = None
 
     def functions(self) -> tuple[Tool, ...]:

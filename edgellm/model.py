@@ -167,6 +167,7 @@ class Model:
         add_generation_prompt: begin the assistant's turn; None: unless the last message is continued.
         enable_thinking, reasoning_effort: for models that reason before they answer; others take no notice.
         template_args: further variables of the template, by name.
+        chat_template: the text of a Jinja template to use in the place of the file's.
         reply_format: how the model writes reasoning and calls, if the template does not show it: a name of
             docs/tools.md, or "raw" for a text that is not taken apart.
         parse_special: let messages, tools and documents spell control tokens; otherwise they are taken as text.
@@ -178,8 +179,8 @@ class Model:
         asked = settle(ChatArguments, keywords)
         rounds = integer("max_tool_rounds", asked.max_tool_rounds, 1)
         if asked.run_tools:
-            # A call that was demanded has been made in the first round.
-            later = replace(asked, tool_choice=None)
+            # What was demanded of the first round has been done with it.
+            later = replace(asked, tool_choice=None, continue_final_message=False, add_generation_prompt=None)
             return ToolRun(
                 lambda talk: self._turn(talk, asked if len(talk) == len(messages) else later),
                 messages, self._engine, self, asked.functions(), rounds,

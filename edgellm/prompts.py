@@ -40,6 +40,7 @@ class Prompts:
         self._lock = threading.RLock()
         self._tokenizer: Tokenizer | None = None
         self._templates: dict[str, ChatTemplate] = {}
+        self._own: ChatTemplate | None = None
         self._breakers: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
 
     @property
@@ -67,7 +68,12 @@ class Prompts:
         return self.named_template("")
 
     def template_for(self, options: ChatOptions) -> ChatTemplate:
-        """The template that suits the arguments: files may have others for tools and for documents."""
+        """The template that suits the arguments: files may have others for tools and for documents.
+
+        Raises TemplateError where the file has none and none is given.
+        """
+        if options.chat_template is not None:
+            return self._given_template(options.chat_template)
         for given, name in ((options.tools, "tool_use"), (options.documents, "rag")):
             if given and isinstance(self._metadata.get(f"{TEMPLATE_KEY}.{name}"), str):
                 return self.named_template(name)
@@ -81,15 +87,32 @@ class Prompts:
             return self._templates[name]
 
     def _load_template(self, name: str) -> ChatTemplate:
-        from edgellm.chat import ChatTemplate, default_template
+        from edgellm.chat import default_template
 
-        tokenizer = self.tokenizer
-        bos, eos = ("" if token is None else tokenizer.piece(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
         source = self._metadata.get(f"{TEMPLATE_KEY}.{name}" if name else TEMPLATE_KEY)
         if isinstance(source, str):
-            title = f"{self._name} ({name})" if name else self._name
-            return ChatTemplate(source, bos_token=bos, eos_token=eos, name=title)
-        return default_template(_Spellings(tokenizer), bos_token=bos, eos_token=eos)
+            return self._made(source, f"{self._name} ({name})" if name else self._name)
+        bos, eos = self._ends()
+        return default_template(_Spellings(self.tokenizer), bos_token=bos, eos_token=eos)
+
+    def _given_template(self, source: str) -> ChatTemplate:
+        """A template of the caller, who is likely to use the same one again."""
+        with self._lock:
+            if self._own is None or self._own.source != source:
+                self._own = self._made(source, "chat_template")
+            return self._own
+
+    def _made(self, source: str, name: str) -> ChatTemplate:
+        from edgellm.chat import ChatTemplate
+
+        bos, eos = self._ends()
+        return ChatTemplate(source, bos_token=bos, eos_token=eos, name=name)
+
+    def _ends(self) -> tuple[str, str]:
+        """The spellings of BOS and EOS; nothing where the model has none."""
+        tokenizer = self.tokenizer
+        bos, eos = ("" if token is None else tokenizer.piece(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
+        return bos, eos
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
         """Return the ids of a prompt: with one BOS in front if the model wants it, never with an EOS behind.

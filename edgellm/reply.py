@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from edgellm.chat.events import ContentDelta, Event, ToolCall
 from edgellm.engine.generation import Generation
 from edgellm.errors import EdgeLLMError
+
+_log = logging.getLogger("edgellm")
 
 if TYPE_CHECKING:
     from edgellm.chat.parser import ReplyParser
@@ -83,6 +86,8 @@ class Reply(Generation):
             return False
         self._ended = True
         self._seen += self._parser.finish()
+        if self._parser.thinking and self._request.finish_reason == "stop":
+            _log.warning("the model ended its reply within its reasoning: there is no answer, see Reply.reasoning")
         return True
 
     async def _finish_async(self) -> bool:

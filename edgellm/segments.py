@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from edgellm.chat.limits import MAX_NESTING
+
 T = TypeVar("T")
+
 
 PRIVATE = range(0xE000, 0xF900)
 """Unicode's private use characters, which no template trims, tests or changes the case of."""
@@ -41,13 +44,15 @@ class Marker:
         """Return messages or other values for the template, copied if anything needs a mark."""
         return cast(T, self._copy(value)) if self._spellings else value
 
-    def _copy(self, value: Any) -> Any:
+    def _copy(self, value: Any, nesting: int = 0) -> Any:
         if isinstance(value, str):
             return self._plain.sub(lambda found: f"{self._before}{found[0]}{self._after}", value)
+        if nesting > MAX_NESTING:
+            return value
         if isinstance(value, Mapping):
-            return {self._copy(key): self._copy(item) for key, item in value.items()}
+            return {self._copy(key): self._copy(item, nesting + 1) for key, item in value.items()}
         if isinstance(value, Sequence) and not isinstance(value, bytes):
-            return [self._copy(item) for item in value]
+            return [self._copy(item, nesting + 1) for item in value]
         return value
 
     def segments(self, prompt: str) -> Segments:
@@ -67,13 +72,16 @@ def unused_marks(text: str) -> Iterator[str]:
     return (mark for mark in map(chr, PRIVATE) if mark not in text and _escaped(mark) not in text)
 
 
-def strings(value: Any) -> Iterator[str]:
-    """All texts in a value, however deep, keys of mappings among them."""
+def strings(value: Any, nesting: int = 0) -> Iterator[str]:
+    """All texts in a value, keys of mappings among them, as deep as templates take values."""
     if isinstance(value, str):
         yield value
+    elif nesting > MAX_NESTING:
+        return  # the template will refuse it
     elif isinstance(value, Mapping):
-        for pair in value.items():
-            yield from strings(pair)
+        for key, item in value.items():
+            yield from strings(key, nesting + 1)
+            yield from strings(item, nesting + 1)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for item in value:
-            yield from strings(item)
+            yield from strings(item, nesting + 1)

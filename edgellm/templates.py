@@ -10,6 +10,7 @@ from typing import Any
 
 from edgellm.chat import ChatOptions, ChatTemplate
 from edgellm.chat.lint import Findings, lint
+from edgellm.chat.recognise import recognise
 from edgellm.errors import EdgeLLMError, TemplateError
 from edgellm.explain import explain
 from edgellm.prompts import TEMPLATE_KEY, Prompts
@@ -53,9 +54,9 @@ def describe(
     tokens: also explain the prompt token by token, where the file has a vocabulary.
     options: arguments of `edgellm.chat.ChatOptions`.
 
-    Each has a ``name``, its length in ``characters``, the findings of `edgellm.chat.lint`, and a ``prompt`` or the
-    ``problem`` that came up.  Raises what opening a damaged file raises, TemplateError for a file without a template,
-    and ArgumentError.
+    Each has a ``name``, its length in ``characters``, the findings of `edgellm.chat.lint`, its ``reply_format``, and
+    a ``prompt`` or the ``problem`` that came up.  Raises what opening a damaged file raises, TemplateError for a file
+    without a template, and ArgumentError.
     """
     asked = ChatOptions(**options)
     return [_one(name, template, messages, asked, prompts if tokens else None) for name, template, prompts in _of(path)]
@@ -92,6 +93,7 @@ def _one(
 ) -> dict[str, Any]:
     findings: Findings = lint(template)
     report: dict[str, Any] = {"name": name, "characters": len(template.source), **dataclasses.asdict(findings)}
+    report["reply_format"] = recognise(template.source).name
     if messages is None:
         with_tools = findings.lists_tools and options.tools is None
         messages = TALK_WITH_TOOLS if with_tools and findings.results else TALK

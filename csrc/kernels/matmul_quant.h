@@ -84,6 +84,8 @@ INLINE void T_(one)(const edge_matrix *w, const edge_act *act, size_t a, float *
 INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, float *ws, float *wm) {
     const uint8_t *row[16];
     T_(row_pointers)(w, tile, row);
+    if (16 * (tile + 2) <= w->n_out)
+        for (size_t line = 0; line < 16 * w->row_bytes; line += 64) PREFETCH(row[0] + 16 * w->row_bytes + line);
     for (int b = 0; b < nb; b += 8) {
         int n = nb - b < 8 ? nb - b : 8;
         T_(scales)(row, b, n, ws + b * T_(SUB) * LANES, wm + b * T_(SUB) * LANES);

@@ -26,5 +26,5 @@ def default_template(vocabulary: Container[str], *, bos_token: str = "", eos_tok
         return ChatTemplate(CHATML, bos_token=bos_token, eos_token=eos_token, name="<ChatML>")
     raise TemplateError(
         "this model has no chat template, so it was probably not trained for conversations; "
-        "use generate() with plain text, or give a template of your own"
+        "use generate() with plain text, or give chat() a template of your own as chat_template="
     )

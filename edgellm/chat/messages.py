@@ -131,6 +131,19 @@ def _as_object(arguments: object) -> object:
     return {} if arguments is None else arguments
 
 
+def rename_reasoning(turns: Sequence[dict[str, Any]], name: str, *, alone: bool) -> None:
+    """Give `reasoning_content` by the name that a template reads.
+
+    alone: it refuses words beside reasoning where tools are called; the words then count as reasoning.
+    """
+    for turn in turns:
+        if turn.get("reasoning_content") and name not in turn:
+            turn[name] = turn["reasoning_content"]
+            if alone and turn.get("tool_calls") and turn.get("content"):
+                turn[name] += "\n\n" + turn["content"]
+                turn["content"] = NoText()
+
+
 def merge_system(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Put each system message in front of the user's message that follows, as for models that know no system role."""
     merged: list[dict[str, Any]] = []

@@ -23,6 +23,8 @@ class ChatOptions:
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
     template_args: Mapping[str, Any] | None = None
+    chat_template: str | None = None
+    """A Jinja template to use in the place of the file's."""
     parse_special: bool = False
 
     def __post_init__(self) -> None:
@@ -30,8 +32,10 @@ class ChatOptions:
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise ArgumentError(f"{name} must be True or False, not {value!r}")
-        if self.reasoning_effort is not None and not isinstance(self.reasoning_effort, str):
-            raise ArgumentError(f"reasoning_effort must be text such as 'low', not {self.reasoning_effort!r}")
+        for name, example in (("reasoning_effort", "such as 'low'"), ("chat_template", "in Jinja")):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ArgumentError(f"{name} must be text {example}, not {value!r:.60}")
         for name in ("tools", "documents"):
             value = getattr(self, name)
             if value is None:

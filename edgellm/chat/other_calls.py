@@ -12,6 +12,8 @@ from edgellm.chat.events import Sink
 from edgellm.chat.reader import Parse, Reader
 
 MAX_EXPRESSION = 200_000
+MAX_NESTING = 100
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
 _CONSTANTS = {"true": True, "false": False, "null": None, "none": None}
 _QUOTED = re.compile(r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*\"""", re.DOTALL)
 _FIRST_CALL = re.compile(r"\s*[A-Za-z_][\w.]*\s*")
@@ -94,6 +96,8 @@ def _call(node: ast.expr) -> tuple[str, dict[str, Any]]:
         raise ValueError("no call with named arguments")
     # Llama's built-in tools are called as brave_search.call(query="…").
     name = ast.unparse(node.func).removesuffix(".call")
+    if not _NAME.fullmatch(name):
+        raise ValueError("no function with a name")
     arguments = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
     if None in arguments:
         raise ValueError("arguments without names")
@@ -123,7 +127,10 @@ def read_gemma(reader: Reader, sink: Sink, end: str, quote: str) -> Parse[bool]:
         reader.rewind()
         return False
     sink.begin_call(found[1])
-    value, rest = _Notation(quote).read(text[found.end() :])
+    try:
+        value, rest = _Notation(quote).read(text[found.end() :])
+    except ValueError:
+        value, rest = None, ""
     if closed and not rest.strip() and isinstance(value, dict):
         sink.write_arguments(json.dumps(value, ensure_ascii=False))
         sink.end_call(complete=True)
@@ -144,8 +151,8 @@ class _Notation:
     def read(self, text: str, nesting: int = 0) -> tuple[Any, str]:
         """The value at the start of a text, and what follows it."""
         text = text.lstrip()
-        if nesting > 100:
-            return None, text
+        if nesting > MAX_NESTING:
+            raise ValueError("nested too deeply")
         if text.startswith(self._quote):
             value, _, rest = text[len(self._quote) :].partition(self._quote)
             return value, rest

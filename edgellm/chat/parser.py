@@ -38,7 +38,7 @@ class ReplyParser:
             self._sink.forget()
 
     def _opens(self, lead: str) -> bool:
-        return self._format.name == "harmony" or lead.startswith(self._format.thinking.open)
+        return self._format.name == "harmony" or lead.lstrip().startswith(self._format.thinking.open)
 
     @property
     def reasoning(self) -> str:

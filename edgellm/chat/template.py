@@ -1,6 +1,7 @@
 """A model's chat template: from messages to the text of a prompt."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -8,7 +9,7 @@ from types import CodeType
 from typing import Any
 
 from edgellm.chat.limits import LimitError, Limits
-from edgellm.chat.messages import conversation, fit_arguments, merge_system, plain
+from edgellm.chat.messages import conversation, fit_arguments, merge_system, plain, rename_reasoning
 from edgellm.chat.polyfill import LISTED_STYLES, STYLES, calls_as_content, list_tools, results_as_user
 from edgellm.chat.probe import KEY, RESULT, VALUE, attempt, calling, lists_tools, takes_system, wants_text_arguments
 from edgellm.chat.recognise import recognise
@@ -133,6 +134,14 @@ class ChatTemplate:
     def _style(self) -> str:
         return recognise(self.source).name
 
+    @cached_property
+    def _reasoning_name(self) -> str | None:
+        """What it calls the reasoning in a message, if that is not `reasoning_content`."""
+        if "reasoning_content" in self.source:
+            return None
+        read = re.findall(r"\bm\w*(?:\.|\[['\"])(thinking|reasoning|thought)\b", self.source)
+        return read[0] if read else None
+
     def _named_tools(self, tools: Any) -> dict[str, Any]:
         return {name: tools for name in TOOL_VARIABLES if name in self.variables or name == "tools"}
 
@@ -148,6 +157,8 @@ class ChatTemplate:
         roles = {turn["role"] for turn in turns}
         if "developer" in roles and "developer" not in self.source:
             turns = [{**turn, "role": "system"} if turn["role"] == "developer" else turn for turn in turns]
+        if any("reasoning_content" in turn for turn in turns) and self._reasoning_name:
+            rename_reasoning(turns, self._reasoning_name, alone=self._style == "harmony")
         if any(turn.get("tool_calls") for turn in turns):
             fit_arguments(turns, as_text=self._wants_text_arguments)
             if self._style in STYLES and VALUE not in self._example:

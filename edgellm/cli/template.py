@@ -101,9 +101,10 @@ def _facts(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     calls = {"object": "written, arguments as an object", "text": "written, arguments as JSON text"}
     yield "roles", ", ".join(report["roles"]) or "none"
     yield "system message", places[report["system"]]
-    yield "tools", "listed in the prompt" if report["lists_tools"] else "not listed"
+    yield "tools", "listed in the prompt" if report["lists_tools"] else "not listed; the system message describes them"
     yield "tool calls", calls.get(report["calls"], "not written") + (", several" if report["several_calls"] else "")
     yield "tool results", "written" if report["results"] else "not written"
+    yield "reply format", report["reply_format"]
     yield "reasoning", ", ".join(report["switches"]) or "no switch"
     yield "documents", "read" if report["documents"] else "not read"
     yield "a reply begins", f'"{escape(report["opening"])}"'

@@ -230,7 +230,15 @@ def test_text_without_any_mark_stays_as_it_is(format, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["<tool_call>" * 3000, "[" * 20_000, '{"a":' * 5000, "<tool_call>{" * 2000, "<function=f>" * 2000]
+    "text",
+    [
+        *("<tool_call>" * 3000, "[" * 20_000, '{"a":' * 5000, "<tool_call>{" * 2000, "<function=f>" * 2000),
+        "<|tool_call>call:f{a:" + "[" * 5000 + "<tool_call|>",
+        "<|tool_call>call:f{a:" + "{a:" * 5000 + "<tool_call|>",
+        "<|tool_call_start|>[f(a=" + "[" * 5000 + "]" * 5000 + ")]<|tool_call_end|>",
+        '<tool_call>{"name": "f", "arguments": {"a":' + "[" * 5000 + "]" * 5000 + "}}</tool_call>",
+        "<function=f><parameter=o>" + "[" * 5000 + "]" * 5000 + "</parameter></function>",
+    ],
 )
 @pytest.mark.parametrize("format", ["hermes", "llama", "qwen-coder", "lfm2", "gemma"])
 def test_endless_openings_end(format, text):

@@ -73,6 +73,20 @@ def test_a_file_may_have_templates_for_tools_and_documents():
     assert text(prompts("plain {{ tools | length }}"), [ASK], tools=[TOOL]) == "plain 1"
 
 
+def test_a_template_of_ones_own_takes_the_place_of_the_files():
+    made = prompts("plain", tool_use="tools")
+    for _ in range(2):
+        own = "{{ eos_token }}{{ messages[0].content }}{{ tools[0].function.name if tools }}"
+        assert text(made, [ASK], chat_template=own, tools=[TOOL]) == "</s>Hif"
+    assert text(made, [ASK]) == "plain"
+    without = Prompts(vocabulary(add_bos_token=False), "m.gguf")
+    assert text(without, [ASK], chat_template="own") == "own"
+    with pytest.raises(TemplateError, match=r"^chat_template, line 1"):
+        text(made, [ASK], chat_template="{% if %}")
+    with pytest.raises(TemplateError, match="chat_template="):
+        text(without, [ASK])
+
+
 def test_errors_name_the_template_they_come_from():
     with pytest.raises(TemplateError, match=r"^m\.gguf \(tool_use\), line 1, column \d+: "):
         text(prompts("plain", tool_use="{% if %}"), [ASK], tools=[TOOL])
@@ -111,6 +125,7 @@ def test_a_variable_the_template_does_not_read_is_left_undefined():
         {"continue_final_message": 1},
         {"add_generation_prompt": "x"},
         {"reasoning_effort": 3},
+        {"chat_template": 3},
         {"template_args": [("a", 1)]},
         {"template_args": {"tools": []}},
         {"template_args": {"messages": []}},
@@ -126,3 +141,12 @@ def test_wrong_arguments_are_named(wrong):
 def test_values_no_template_can_take_are_refused():
     with pytest.raises(TemplateError, match="mood holds a object"):
         text(prompts(), [ASK], template_args={"mood": object()})
+
+
+def test_values_nested_endlessly_are_a_typed_error():
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    for given in ({"documents": [{"a": deep}]}, {"template_args": {"a": deep}}):
+        with pytest.raises(TemplateError, match="nested deeper"):
+            text(prompts(), [{"role": "user", "content": "</s>"}], **given)

@@ -47,7 +47,9 @@ OTHER_TOOL = {
         },
     },
 }
-THOUGHT = {"role": "assistant", "content": "So.", "reasoning_content": "I think\nso.", "thinking": "I think\nso."}
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""What templates call it."""
+THOUGHT = {"role": "assistant", "content": "So.", **dict.fromkeys(REASONING, "I think\nso.")}
 FOUR = [SYSTEM, USER, {"role": "assistant", "content": "Hello “there”"}, {"role": "user", "content": " ok "}]
 
 CONVERSATIONS: dict[str, tuple[list[dict[str, object]], dict[str, object]]] = {
@@ -61,7 +63,7 @@ CONVERSATIONS: dict[str, tuple[list[dict[str, object]], dict[str, object]]] = {
         {"tools": [TOOL, OTHER_TOOL]},
     ),
     "a call with words and thoughts": (
-        [USER, {**ASKED, "content": "Let me see.", "reasoning_content": "Hm."}, RESULT],
+        [USER, {**ASKED, "content": "Let me see.", **dict.fromkeys(REASONING, "Hm.")}, RESULT],
         {"tools": [TOOL]},
     ),
     "thinking": ([USER, THOUGHT, USER], {"enable_thinking": True, "thinking": True, "reasoning_effort": "high"}),

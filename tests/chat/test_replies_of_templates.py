@@ -99,6 +99,5 @@ def test_two_calls_words_and_thoughts_are_read_back(path: Path) -> None:
         pytest.skip("it writes either words or calls")
     calls = calls[:1] if path.stem.startswith(WRITE_ONE_CALL) else calls
     message = {"role": "assistant", "content": "CONTENT", "tool_calls": calls}
-    if not path.stem.startswith("openai-gpt-oss"):
-        message["reasoning_content"] = "THOUGHT"
+    message["reasoning_content"] = "THOUGHT"
     check(path, message)

@@ -107,6 +107,12 @@ def test_reasoning_without_an_end_is_no_answer_and_says_so(say: Say) -> None:
     assert reply.reasoning.startswith("I won")
 
 
+def test_a_reply_that_ends_in_its_reasoning_is_warned_of(say: Say, caplog: pytest.LogCaptureFixture) -> None:
+    reply = say("<think>That is all.").chat(ASK)
+    assert (reply.text, reply.finish_reason, reply.stopped_thinking) == ("", "stop", False)
+    assert "within its reasoning" in caplog.text
+
+
 def test_raw_replies_are_not_taken_apart(say: Say) -> None:
     reply = say(TWO).chat(ASK, tools=TOOLS, reply_format="raw")
     assert (reply.text, reply.reasoning, reply.tool_calls) == (TWO, "", ())

@@ -276,6 +276,15 @@ def test_the_developer_is_the_system_where_a_template_does_not_know_the_word():
     assert render(knows, messages) == "<developer>Be brief.</developer><user>Hi</user>"
 
 
+@pytest.mark.parametrize("name", ["thinking", "reasoning", "thought", "reasoning_content"])
+def test_reasoning_comes_by_the_name_a_template_reads(name):
+    source = "{% for message in messages %}[{{ message['NAME'] }}]{{ message.content }}{% endfor %}".replace(
+        "NAME", name
+    )
+    assert render(source, [{"role": "assistant", "content": "a", "reasoning_content": "r"}]) == "[r]a"
+    assert render(source, [{"role": "assistant", "content": "a", name: "own"}]) == "[own]a"
+
+
 def test_the_variables_of_a_template_are_those_it_reads_unset():
     source = "{% set a = b %}{% for c in messages %}{{ a }}{{ c.d }}{{ enable_thinking }}{% endfor %}"
     assert ChatTemplate(source).variables == {"b", "messages", "enable_thinking"}

@@ -135,6 +135,14 @@ def test_a_demanded_call_is_demanded_once(say: Say) -> None:
     assert len(run.messages) == 3
 
 
+def test_a_message_is_continued_once(say: Say) -> None:
+    begun = [*ASK, {"role": "assistant", "content": "Well,"}]
+    model = say(call("add", a=2), "It is 3.", opening="Well,")
+    run = model.chat(begun, tools=[add], run_tools=True, continue_final_message=True, max_tokens=300, seed=1)
+    assert [message["role"] for message in run.messages[:2]] == ["assistant", "tool"]
+    assert run.messages[1]["content"] == "3"
+
+
 def test_chunks_and_events_go_through_all_rounds(say: Say) -> None:
     model = say("Well." + call("add", a=2), call("add", a=3), "Done.")
     run = model.chat(ASK, tools=[add], run_tools=True)

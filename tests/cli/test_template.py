@@ -38,7 +38,8 @@ def test_facts_and_the_prompt_of_a_sample(invoke: Invoke, jinja: Callable[[str],
     facts = dict(line.strip().split("  ", 1) for line in result.stdout.splitlines() if line.startswith("  "))
     assert facts["roles"].strip() == "system, user, assistant, tool"
     assert facts["system message"].strip() == "has a place of its own"
-    assert facts["tools"].strip() == "not listed"
+    assert facts["tools"].strip().startswith("not listed")
+    assert facts["reply format"].strip() == "hermes"
     assert facts["other variables"].strip() == "mood"
     assert facts["a reply begins"].strip() == r'"<|turn|>assistant\n"'
     assert result.stdout.endswith("How is the weather in Oslo?<|im_end|><|turn|>assistant\ngood\n")

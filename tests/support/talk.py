@@ -12,6 +12,10 @@ import edgellm
 from tests.support.fake import FakeBackend
 from tests.support.tiny import CHATML, CONTROL, EOS, vocabulary, write_tiny
 
+CONTROLS = (
+    *("<tool_call>", "</tool_call>", "<other>", "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"),
+    *("<|call|>", "<|return|>"),
+)
 OPENING = "<|turn|>assistant\n"
 TEMPLATE = CHATML + "{# <tool_call> <think> #}"
 ASK = [{"role": "user", "content": "hello"}]
@@ -36,7 +40,7 @@ def talker(
     path = folder / "talker.gguf"
     write_tiny(
         path,
-        vocab=with_controls("<tool_call>", "</tool_call>", "<other>"),
+        vocab=with_controls(*CONTROLS),
         tokenizer__chat_template=template,
         llama__context_length=8192,
     )
