@@ -31,7 +31,13 @@ with edgellm.Model("smollm2-135m-instruct", n_ctx=2048) as model:
 
     # Or let it run: calls are answered until the model has none left, or the rounds are used up.
     run = model.chat(
-        question, tools=[temperature], tool_choice="temperature", run_tools=True, max_tool_rounds=1, max_tokens=200
+        question,
+        tools=[temperature],
+        tool_choice="temperature",
+        run_tools=True,
+        max_tool_rounds=1,
+        max_tokens=200,
+        temperature=0,
     )
     for event in run.events():
         match event:
