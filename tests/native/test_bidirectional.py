@@ -34,12 +34,14 @@ def encoder(window: int | None, alibi: float) -> tuple[Program, dict[str, Weight
     return program, weights
 
 
-def run(backend: Backend, window: int | None, alibi: float, lengths: tuple[int, ...], threads: int = 1) -> list[Floats]:
+def run(
+    backend: Backend, window: int | None, alibi: float, lengths: tuple[int, ...], threads: int = 1, kv: str = "f32"
+) -> list[Floats]:
     """Return the vectors of texts of these lengths, all in one step."""
     program, weights = encoder(window, alibi)
     pages = [-(-n // 16) for n in lengths]
     ends = np.cumsum(pages)
-    options = CompileOptions((int(ends[-1]),), sum(lengths), "f32", threads)
+    options = CompileOptions((int(ends[-1]),), sum(lengths), kv, threads)
     executable = backend.compile(program, weights, options)
     segments = [
         Segment(0, n, [np.arange(end - count, end, dtype=np.int32)])
@@ -57,6 +59,20 @@ def test_both_sides_are_seen_as_the_reference_says(isa: str, window: int | None,
     found = run(NativeBackend(isa), window, alibi, LENGTHS)
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(("window", "alibi"), [(None, 8.0), (33, 0.0)])
+@pytest.mark.parametrize(("kv", "tolerance"), [("f16", 2e-5), ("q8_0", 1e-2)])
+def test_smaller_kinds_of_keys_and_values_agree(
+    isa: str, kv: str, tolerance: float, window: int | None, alibi: float
+) -> None:
+    # With q8_0 the native kernels round the queries, too.
+    expected = run(ReferenceBackend(), window, alibi, LENGTHS, kv=kv)
+    found = run(NativeBackend(isa), window, alibi, LENGTHS, kv=kv)
+    alone = run(NativeBackend(isa), window, alibi, LENGTHS[3:4], 2, kv)
+    np.testing.assert_array_equal(alone[0], found[3])
+    for mine, theirs in zip(found, expected, strict=True):
+        assert np.abs(mine - theirs).max() <= tolerance * np.abs(theirs).max()
 
 
 @pytest.mark.parametrize("window", [None, 33])
