@@ -1,9 +1,8 @@
 /* AVX2, FMA and F16C: a virtual vector is two registers. */
-#include <immintrin.h>
+#include "simd_x86.h"
 
 typedef struct { __m256 a, b; } vf;
 typedef struct { __m256i a, b; } vi;
-typedef __m256i vb;
 typedef __m256i vp;
 typedef struct { __m256i a, b; } vw;
 
@@ -65,7 +64,6 @@ INLINE __m256 bf16_(const uint16_t *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
 INLINE vf vf_from_bf16(const uint16_t *p) { return (vf){bf16_(p), bf16_(p + 8)}; }
-INLINE float f32_from_f16(uint16_t h) { return _cvtsh_ss(h); }
 
 INLINE float vf_sum(vf x) {
     __m256 a = _mm256_add_ps(x.a, x.b);
@@ -129,14 +127,6 @@ INLINE vi vi_lut16(vi x, const uint8_t *table) {
     __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table));
     return (vi){_mm256_shuffle_epi8(t, x.a), _mm256_shuffle_epi8(t, x.b)};
 }
-INLINE __m128i words4_(const uint8_t *const *row, size_t at) {
-    int32_t a, b, c, d;
-    memcpy(&a, row[0] + at, 4);
-    memcpy(&b, row[1] + at, 4);
-    memcpy(&c, row[2] + at, 4);
-    memcpy(&d, row[3] + at, 4);
-    return _mm_insert_epi32(_mm_insert_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(a), b, 1), c, 2), d, 3);
-}
 INLINE vi vi_words(const uint8_t *const *row, size_t at) {
     return (vi){_mm256_inserti128_si256(_mm256_castsi128_si256(words4_(row, at)), words4_(row + 4, at), 1),
                 _mm256_inserti128_si256(_mm256_castsi128_si256(words4_(row + 8, at)), words4_(row + 12, at), 1)};
@@ -183,20 +173,6 @@ INLINE vi vi_dot2(vi acc, vw x, const int16_t *w) {
     return acc;
 }
 
-INLINE vb vb_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
-INLINE void vb_store(uint8_t *p, vb x) { _mm256_storeu_si256((__m256i *)p, x); }
-INLINE vb vb_set1(uint8_t x) { return _mm256_set1_epi8((char)x); }
-INLINE vb vb_and(vb x, vb y) { return _mm256_and_si256(x, y); }
-INLINE vb vb_or(vb x, vb y) { return _mm256_or_si256(x, y); }
-INLINE vb vb_xor(vb x, vb y) { return _mm256_xor_si256(x, y); }
-#define vb_shr(x, n) _mm256_srli_epi16((x), (n))
-#define vb_shl(x, n) _mm256_slli_epi16((x), (n))
-INLINE vb vb_shr_by(vb x, int n) { return _mm256_srl_epi16(x, _mm_cvtsi32_si128(n)); }
-INLINE vb vb_nibbles(const uint8_t *p) {
-    __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
-    x = _mm256_srlv_epi64(x, _mm256_setr_epi64x(0, 0, 4, 4));
-    return _mm256_and_si256(x, _mm256_set1_epi8(15));
-}
 INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
     int32_t m;
     memcpy(&m, p, sizeof m);
@@ -205,26 +181,6 @@ INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
     __m256i x = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(m), which), bit);
     return _mm256_and_si256(_mm256_cmpeq_epi8(x, bit), _mm256_set1_epi8((char)value));
-}
-INLINE vb vb_lut16(vb x, const uint8_t *table) {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), x);
-}
-INLINE vb vb_crumbs(uint64_t codes) {
-    __m256i x = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)codes));
-    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 6));
-    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 12));
-    return _mm256_and_si256(x, _mm256_set1_epi8(3));
-}
-INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-    return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
-}
-INLINE vb vb_swap_middle(vb x) { return _mm256_permute4x64_epi64(x, 0xD8); }
-INLINE vb vb_digit3(vb x, vb power) {
-    __m256i byte = _mm256_set1_epi16(255), three = _mm256_set1_epi16(3);
-    __m256i even = _mm256_and_si256(_mm256_mullo_epi16(x, power), byte);
-    __m256i odd = _mm256_and_si256(_mm256_mullo_epi16(_mm256_srli_epi16(x, 8), _mm256_srli_epi16(power, 8)), byte);
-    even = _mm256_srli_epi16(_mm256_mullo_epi16(even, three), 8);
-    return _mm256_or_si256(even, _mm256_andnot_si256(byte, _mm256_mullo_epi16(odd, three)));
 }
 INLINE vb vb_negate(vb x, uint32_t minus) {
     uint8_t bits[4];

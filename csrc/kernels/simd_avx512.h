@@ -1,9 +1,8 @@
 /* AVX-512 F, BW, DQ, VL and VNNI. */
-#include <immintrin.h>
+#include "simd_x86.h"
 
 typedef __m512 vf;
 typedef __m512i vi;
-typedef __m256i vb;
 typedef __m256i vp;
 typedef __m512i vw;
 
@@ -48,7 +47,6 @@ INLINE void vf_to_f16(uint16_t *p, vf x) {
 INLINE vf vf_from_bf16(const uint16_t *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
-INLINE float f32_from_f16(uint16_t h) { return _cvtsh_ss(h); }
 
 INLINE float vf_sum(vf x) {
     __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
@@ -88,14 +86,6 @@ INLINE vi vi_lut16(vi x, const uint8_t *table) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), x);
 }
 INLINE __m512i join_(__m256i a, __m256i b) { return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1); }
-INLINE __m128i words4_(const uint8_t *const *row, size_t at) {
-    int32_t a, b, c, d;
-    memcpy(&a, row[0] + at, 4);
-    memcpy(&b, row[1] + at, 4);
-    memcpy(&c, row[2] + at, 4);
-    memcpy(&d, row[3] + at, 4);
-    return _mm_insert_epi32(_mm_insert_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(a), b, 1), c, 2), d, 3);
-}
 /* Four bytes `at` each of 16 rows. */
 INLINE vi vi_words(const uint8_t *const *row, size_t at) {
     __m256i x = _mm256_inserti128_si256(_mm256_castsi128_si256(words4_(row, at)), words4_(row + 4, at), 1);
@@ -129,51 +119,11 @@ INLINE vi vi_dot2(vi acc, vw x, const int16_t *w) {
     return _mm512_dpwssd_epi32(acc, x, _mm512_set1_epi32(pair));
 }
 
-INLINE vb vb_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
-INLINE void vb_store(uint8_t *p, vb x) { _mm256_storeu_si256((__m256i *)p, x); }
-INLINE vb vb_set1(uint8_t x) { return _mm256_set1_epi8((char)x); }
-INLINE vb vb_and(vb a, vb b) { return _mm256_and_si256(a, b); }
-INLINE vb vb_or(vb a, vb b) { return _mm256_or_si256(a, b); }
-INLINE vb vb_xor(vb a, vb b) { return _mm256_xor_si256(a, b); }
-/* Shifts move bits within 16-bit units: mask what came over the byte border. */
-#define vb_shr(x, n) _mm256_srli_epi16((x), (n))
-#define vb_shl(x, n) _mm256_slli_epi16((x), (n))
-INLINE vb vb_shr_by(vb x, int n) { return _mm256_srl_epi16(x, _mm_cvtsi32_si128(n)); }
-/* 16 bytes of nibbles: the low ones first, then the high ones. */
-INLINE vb vb_nibbles(const uint8_t *p) {
-    __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
-    x = _mm256_srlv_epi64(x, _mm256_setr_epi64x(0, 0, 4, 4));
-    return _mm256_and_si256(x, _mm256_set1_epi8(15));
-}
 /* Bit i of a 32-bit word becomes `value` in byte i. */
 INLINE vb vb_bits(const uint8_t *p, uint8_t value) {
     uint32_t m;
     memcpy(&m, p, sizeof m);
     return _mm256_maskz_set1_epi8(m, (char)value);
-}
-/* Byte i becomes table[byte]: bytes are at most 15. */
-INLINE vb vb_lut16(vb x, const uint8_t *table) {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), x);
-}
-/* 32 numbers of two bits each, the lowest first. */
-INLINE vb vb_crumbs(uint64_t codes) {
-    __m256i x = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)codes));
-    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 6));
-    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 12));
-    return _mm256_and_si256(x, _mm256_set1_epi8(3));
-}
-INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-    return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
-}
-/* Bytes 8..15 and 16..23 change places. */
-INLINE vb vb_swap_middle(vb x) { return _mm256_permute4x64_epi64(x, 0xD8); }
-/* byte * power modulo 256, times 3, divided by 256: a digit to base 3. */
-INLINE vb vb_digit3(vb x, vb power) {
-    __m256i byte = _mm256_set1_epi16(255), three = _mm256_set1_epi16(3);
-    __m256i even = _mm256_and_si256(_mm256_mullo_epi16(x, power), byte);
-    __m256i odd = _mm256_and_si256(_mm256_mullo_epi16(_mm256_srli_epi16(x, 8), _mm256_srli_epi16(power, 8)), byte);
-    even = _mm256_srli_epi16(_mm256_mullo_epi16(even, three), 8);
-    return _mm256_or_si256(even, _mm256_andnot_si256(byte, _mm256_mullo_epi16(odd, three)));
 }
 /* Byte i changes its sign where bit i of `minus` is set. */
 INLINE vb vb_negate(vb x, uint32_t minus) { return _mm256_mask_sub_epi8(x, minus, _mm256_setzero_si256(), x); }
