@@ -3,6 +3,7 @@
 #include "pytools.h"
 
 #include "cpu.h"
+#include "pool.h"
 
 typedef struct {
     PyObject_HEAD
@@ -287,6 +288,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     Cancelled = PyErr_NewException("edgellm._native.Cancelled", PyExc_RuntimeError, NULL);
     if (!type || !Cancelled || PyModule_AddObjectRef(module, "Executor", type) ||
         PyModule_AddObjectRef(module, "Cancelled", Cancelled) ||
+        PyModule_AddIntConstant(module, "MAX_THREADS", EDGE_MAX_THREADS) ||
         PyModule_AddIntConstant(module, "OP_BYTES", (long)sizeof(edge_op)) ||
         PyModule_AddIntConstant(module, "STATE_BYTES", (long)sizeof(edge_state)))
         Py_CLEAR(module);

@@ -108,6 +108,7 @@ class NativeExecutable:
         self.threads = options.threads
         self._cancelled = native.Cancelled
         self._program = program
+        self._most_threads = native.MAX_THREADS
         self._n_groups = len(options.n_pages)
         self._core: Any = None
         try:
@@ -148,7 +149,7 @@ class NativeExecutable:
                 starts,
                 np.ascontiguousarray(batch.wanted, np.int32),
                 logits,
-                self.threads,
+                min(self.threads, self._most_threads),
                 np.array([segment.slot for segment in segments], np.int32),
                 batch.embed,
             )

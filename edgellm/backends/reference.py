@@ -82,6 +82,7 @@ class ReferenceExecutable:
         self._program = program
         self._weights = weights
         self._max_rows = options.max_rows
+        self.threads = options.threads
         self._n_pages = options.n_pages
         self._group = {name: program.group(name) for name in program.states}
         self._pages = {
