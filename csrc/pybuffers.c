@@ -106,3 +106,22 @@ int edge_take_ropes(PyObject *list, edge_rope **out, double ***frequencies, Py_s
     }
     return 1;
 }
+
+int edge_take_calls(PyObject *list, edge_call **out, Py_ssize_t *count) {
+    Py_ssize_t n = *count = length(list, "calls");
+    if (n < 0) return 0;
+    edge_call *calls = *out = PyMem_Calloc((size_t)n + 1, sizeof *calls);
+    if (!calls) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *row = tuple_at(list, i, "call");
+        long long address, n_params;
+        int ok = row && PyArg_ParseTuple(row, "LL", &address, &n_params);
+        Py_XDECREF(row);
+        if (!ok) return 0;
+        calls[i] = (edge_call){(edge_rows_fn)(uintptr_t)address, n_params};
+    }
+    return 1;
+}

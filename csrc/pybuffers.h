@@ -25,4 +25,7 @@ int edge_take_weights(PyObject *list, edge_buffers *held, edge_weight **out);
  * caller's also after an error. */
 int edge_take_ropes(PyObject *list, edge_rope **out, double ***frequencies, Py_ssize_t *count);
 
+/* calls: a sequence of (address, n_params); *out is the caller's also after an error. */
+int edge_take_calls(PyObject *list, edge_call **out, Py_ssize_t *count);
+
 #endif

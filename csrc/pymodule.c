@@ -36,17 +36,18 @@ static void executor_dealloc(PyObject *object) {
 }
 
 /* Executor(isa, ops, weights, slots, states, ropes, pages, max_rows, n_vocab, kv_type[, recurrent, n_sequences,
- * embedding]): the arrays are buffers of the structures in edgellm.h. */
+ * embedding, calls]): the arrays are buffers of the structures in edgellm.h.  Addresses in `calls` are taken on
+ * trust. */
 static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     const char *isa;
-    PyObject *ops, *weights, *slots, *states, *ropes, *pages, *recurrent = NULL;
+    PyObject *ops, *weights, *slots, *states, *ropes, *pages, *recurrent = NULL, *calls = NULL;
     int max_rows, n_vocab, kv_type, n_sequences = 0, embedding = -1;
     if (kwargs && PyDict_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Executor takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "sOOOOOOiii|Oii", &isa, &ops, &weights, &slots, &states, &ropes, &pages, &max_rows,
-                          &n_vocab, &kv_type, &recurrent, &n_sequences, &embedding))
+    if (!PyArg_ParseTuple(args, "sOOOOOOiii|OiiO", &isa, &ops, &weights, &slots, &states, &ropes, &pages, &max_rows,
+                          &n_vocab, &kv_type, &recurrent, &n_sequences, &embedding, &calls))
         return NULL;
     const edge_kernels *kernels = edge_cpu_table(isa);
     if (!kernels) return PyErr_Format(PyExc_ValueError, "instruction set '%s' does not work on this machine", isa);
@@ -55,7 +56,7 @@ static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!self) return NULL;
     Py_buffer views[5];
     int held = 0, done = 0;
-    Py_ssize_t count[5] = {0}, n_ropes = 0;
+    Py_ssize_t count[5] = {0}, n_ropes = 0, n_calls = 0;
     struct {
         PyObject *object;
         size_t item;
@@ -67,6 +68,7 @@ static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                    {recurrent, sizeof(edge_recurrent), "recurrent"}};
     edge_weight *weight_rows = NULL;
     edge_rope *rope_rows = NULL;
+    edge_call *call_rows = NULL;
     double **frequencies = NULL;
     char message[256] = "";
     for (; held < (recurrent ? 5 : 4); held++) {
@@ -77,13 +79,18 @@ static PyObject *executor_new(PyTypeObject *type, PyObject *args, PyObject *kwar
             goto out;
         }
     }
-    if (!edge_take_weights(weights, &self->weights, &weight_rows) || !edge_take_ropes(ropes, &rope_rows, &frequencies, &n_ropes)) goto out;
+    if (!edge_take_weights(weights, &self->weights, &weight_rows) ||
+        !edge_take_ropes(ropes, &rope_rows, &frequencies, &n_ropes) ||
+        (calls && !edge_take_calls(calls, &call_rows, &n_calls)))
+        goto out;
     edge_model model = {.ops = views[0].buf, .weights = weight_rows, .slot_width = views[1].buf,
-                        .states = views[2].buf, .recurrent = recurrent ? views[4].buf : NULL, .ropes = rope_rows, .pages = views[3].buf,
+                        .states = views[2].buf, .recurrent = recurrent ? views[4].buf : NULL, .ropes = rope_rows,
+                        .calls = call_rows, .pages = views[3].buf,
                         .n_ops = (int32_t)count[0], .n_weights = (int32_t)self->weights.n,
                         .n_slots = (int32_t)count[1], .n_states = (int32_t)count[2],
-                        .n_recurrent = (int32_t)count[4], .n_ropes = (int32_t)n_ropes, .n_groups = (int32_t)count[3],
-                        .max_rows = max_rows, .n_vocab = n_vocab, .kv_type = kv_type, .n_sequences = n_sequences, .embedding = embedding};
+                        .n_recurrent = (int32_t)count[4], .n_ropes = (int32_t)n_ropes,
+                        .n_calls = (int32_t)n_calls, .n_groups = (int32_t)count[3], .max_rows = max_rows,
+                        .n_vocab = n_vocab, .kv_type = kv_type, .n_sequences = n_sequences, .embedding = embedding};
     int rc = edge_exec_new(&model, kernels, &self->exec, message, sizeof message);
     if (rc) {
         raise(rc, message);
@@ -98,6 +105,7 @@ out:
     for (Py_ssize_t i = 0; frequencies && i < n_ropes; i++) PyMem_Free(frequencies[i]);
     PyMem_Free(frequencies);
     PyMem_Free(rope_rows);
+    PyMem_Free(call_rows);
     PyMem_Free(weight_rows);
     if (!done) {
         Py_DECREF(self);

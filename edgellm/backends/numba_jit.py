@@ -238,7 +238,7 @@ class _Buffers:
 
     def __init__(self, lowered: Lowered, options: CompileOptions) -> None:
         from edgellm.backends.jit import attention, matmul
-        from edgellm.backends.jit.kernels import compiled
+        from edgellm.backends.jit.kernels import compiled, row_function
 
         kv_dtype, self.kv_kind = _KV_TYPES[options.kv_type]
         rows = options.max_rows
@@ -266,6 +266,8 @@ class _Buffers:
         self.frame[at.ROPES] = _address(self._ropes)
         self.frame[at.LAYERS] = _address(self.layers)
         self.frame[at.WEIGHTS] = _address(self._weights)
+        self._calls = np.array([row_function(name).address for name in lowered.calls], np.int64)
+        self.frame[at.CALLS] = _address(self._calls)
         self.frame[at.INPUTS] = _address(self._inputs)
         self._scratch = np.zeros((0, self._scratch_bytes), np.uint8)
         self.give_room(options.threads)
