@@ -53,7 +53,9 @@ enum {
                             * `size` rows an expert has, from number d on */
     EDGE_OP_SOFTMAX = 26,  /* over runs of `size` */
     EDGE_OP_SINKHORN = 27, /* matrices of `size` rows; n_head rounds, f0 = eps */
-    EDGE_OP_COUNT = 28,
+    EDGE_OP_CALL = 28,     /* function d of the calls, from rows of `size` of a and of n_head of b, which may be 0;
+                            * weight = its parameters */
+    EDGE_OP_COUNT = 29,
 };
 
 enum {
@@ -104,6 +106,19 @@ typedef struct {
     float magnitude;
 } edge_rope;
 
+/* A kernel from outside: makes n_rows rows of n_out floats from rows of n_a and of n_b floats, which lie one after the
+ * other; b is NULL where n_b is 0.  Several threads call it at once, each for rows of its own, without Python's lock.
+ * It must stay within what it is given, whatever the widths, and give a row the same bits whatever its neighbours;
+ * out may be a where the op's out is. */
+typedef void (*edge_rows_fn)(const float *params, const float *a, const float *b, float *out, int64_t n_rows,
+                             int64_t n_a, int64_t n_b, int64_t n_out);
+
+/* The address is the one thing that cannot be checked: it must come from the caller's own code, never from a file. */
+typedef struct {
+    edge_rows_fn run;
+    int64_t n_params; /* floats it reads of its parameters */
+} edge_call;
+
 typedef struct {
     const edge_op *ops;
     const edge_weight *weights;
@@ -111,8 +126,9 @@ typedef struct {
     const edge_state *states;
     const edge_recurrent *recurrent;
     const edge_rope *ropes;
+    const edge_call *calls;
     const int32_t *pages; /* [n_groups] pages of each state of the group */
-    int32_t n_ops, n_weights, n_slots, n_states, n_ropes, n_groups;
+    int32_t n_ops, n_weights, n_slots, n_states, n_ropes, n_calls, n_groups;
     int32_t n_recurrent, n_sequences; /* sequences whose recurrent states there is room for */
     int32_t max_rows, n_vocab, kv_type;
     int32_t embedding; /* the op that makes the wanted rows' embeddings, or -1 */

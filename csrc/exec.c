@@ -40,9 +40,11 @@ static int copy_model(edge_exec *e, const edge_model *m) {
     c->slot_width = copy(e, m->slot_width, m->n_slots, sizeof *m->slot_width);
     c->states = copy(e, m->states, m->n_states, sizeof *m->states);
     c->recurrent = copy(e, m->recurrent, m->n_recurrent, sizeof *m->recurrent);
+    c->calls = copy(e, m->calls, m->n_calls, sizeof *m->calls);
     c->pages = copy(e, m->pages, m->n_groups, sizeof *m->pages);
     c->ropes = ropes;
-    if (!c->ops || !c->weights || !c->slot_width || !c->states || !c->recurrent || !c->pages || !ropes) return 0;
+    if (!c->ops || !c->weights || !c->slot_width || !c->states || !c->recurrent || !c->calls || !c->pages || !ropes)
+        return 0;
     for (int i = 0; i < m->n_ropes; i++)
         if (!(ropes[i].inv_freq = copy(e, m->ropes[i].inv_freq, m->ropes[i].n_rot / 2, sizeof(double)))) return 0;
     return 1;

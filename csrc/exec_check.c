@@ -59,7 +59,7 @@ static int check_weight(const checker *c, int i) {
 static int check_parts(const checker *c) {
     const edge_model *m = c->m;
     NEED(m->n_ops > 0 && m->n_ops <= 1 << 20 && m->n_weights >= 0 && m->n_slots >= 0 && m->n_states >= 0 &&
-             m->n_ropes >= 0 && m->n_groups >= 0 && m->n_recurrent >= 0 && m->n_sequences >= 0,
+             m->n_ropes >= 0 && m->n_calls >= 0 && m->n_groups >= 0 && m->n_recurrent >= 0 && m->n_sequences >= 0,
          "a count is negative");
     NEED(m->max_rows > 0 && m->max_rows <= 1 << 20, "max_rows is %d", m->max_rows);
     NEED(m->n_vocab > 0 && m->n_vocab <= MOST, "n_vocab is %d", m->n_vocab);
@@ -82,6 +82,8 @@ static int check_parts(const checker *c) {
                                m->ropes[s->rope].n_rot <= s->head_dim - s->offset),
              "state %d has no such rope", i);
     }
+    for (int i = 0; i < m->n_calls; i++)
+        NEED(m->calls[i].run && m->calls[i].n_params >= 0 && m->calls[i].n_params <= MOST, "call %d has no function", i);
     NEED(m->n_recurrent == 0 || m->n_sequences > 0, "there is no room for recurrent states");
     for (int i = 0; i < m->n_recurrent; i++) {
         const int32_t *d = m->recurrent[i].d;
@@ -155,6 +157,18 @@ static int check_row(const checker *c, int i, int32_t slot, int64_t n) {
     NEED((slot != EDGE_LOGITS || wanted) && n > 0 && n <= MOST && width_of(c->m, slot) >= n, "op %d reads past slot %d",
          i, slot);
     return EDGE_OK;
+}
+
+static int check_call(const checker *c, int i) {
+    const edge_model *m = c->m;
+    const edge_op *op = &m->ops[i];
+    int rc;
+    NEED(in(op->d, m->n_calls), "op %d calls function %d, which is not there", i, op->d);
+    int64_t n_params = m->calls[op->d].n_params;
+    NEED(n_params == 0 || op->weight >= 0, "op %d has no parameters", i);
+    if (n_params && (rc = check_vector(c, i, op->weight, n_params))) return rc;
+    if ((rc = check_row(c, i, op->a, op->size))) return rc;
+    return op->n_head ? check_row(c, i, op->b, op->n_head) : EDGE_OK;
 }
 
 /* Ops whose inputs are as wide as their numbers say. */
@@ -236,6 +250,7 @@ static int check_op(const checker *c, int i) {
     NEED(!(op->flags & EDGE_FLAG_NO_WAIT) || (i + 1 < m->n_ops && is_product(op->kind) && is_product(op[1].kind)),
          "op %d must be waited for", i);
     NEED(op->kind == EDGE_OP_QUANTIZE || op->kind == EDGE_OP_GATHER || width_of(m, op->out) >= op->width, "op %d writes past slot %d", i, op->out);
+    if (op->kind == EDGE_OP_CALL) return check_call(c, i);
     int32_t a = op->width;
     if (op->kind == EDGE_OP_MATMUL) {
         NEED(in(op->weight, m->n_weights), "op %d has no weight %d", i, op->weight);

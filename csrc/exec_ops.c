@@ -219,6 +219,16 @@ static void slice(edge_step *step, const edge_op *op, int64_t row) {
         memcpy(to, from, (size_t)op->n_head * sizeof *to);
 }
 
+static void call(edge_step *step, const edge_op *op, int64_t from, int64_t to) {
+    const edge_model *m = &step->exec->model;
+    const float *a = edge_value(step, op->a) + from * op->size;
+    const float *b = op->n_head ? edge_value(step, op->b) + from * op->n_head : NULL;
+    float *out = edge_value(step, op->out) + from * op->width;
+    const edge_call *function = &m->calls[op->d];
+    const float *params = function->n_params ? vector(m, op->weight) : NULL;
+    if (from < to) function->run(params, a, b, out, to - from, op->size, op->n_head, op->width);
+}
+
 void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
     edge_exec *e = step->exec;
     const edge_op *op = &e->model.ops[index];
@@ -287,6 +297,7 @@ void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
         for (int64_t r = from; r < to; r++) mix(step, op, r);
         break;
     case EDGE_OP_ROUTE: edge_run_route(step, op, from, to, thread); break;
+    case EDGE_OP_CALL: call(step, op, from, to); break;
     case EDGE_OP_GATHER: edge_run_gather(step, op, rows, thread, team); break;
     case EDGE_OP_EXPERTS: edge_run_experts(step, index, thread, n); break;
     default:

@@ -26,18 +26,23 @@ struct edge_team {
     _Alignas(64) atomic_uint phase;
 };
 
+/* A worker looks at nothing but its own seat, so that a job neither wakes nor waits for those it has no share for. */
+typedef struct {
+    _Alignas(64) atomic_uint ticket; /* one more for every job of this worker */
+    pthread_cond_t wake;
+    int asleep;
+} edge_seat;
+
 static struct {
     pthread_mutex_t jobs; /* held by the caller whose job runs */
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t wake;
-    int started, sleeping;
+    pthread_mutex_t lock; /* guards what follows, and whoever falls asleep */
+    int started;
     edge_job_fn fn;
     void *context;
-    unsigned first_seen[EDGE_MAX_THREADS]; /* the ticket at a worker's birth: older jobs are not its own */
     edge_team team;
-    _Alignas(64) atomic_uint ticket; /* one more for every job */
     _Alignas(64) atomic_int running; /* workers not yet done with the job */
-} pool = {.jobs = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+    edge_seat seats[EDGE_MAX_THREADS];
+} pool = {.jobs = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int64_t now(void) {
     struct timespec t;
@@ -62,30 +67,30 @@ void edge_team_barrier(edge_team *team) {
 }
 
 /* Wait for a job newer than `seen`: spin for a while, then sleep. */
-static unsigned next_job(unsigned seen) {
+static unsigned next_job(edge_seat *seat, unsigned seen) {
     int64_t until = now() + IDLE_NANOSECONDS;
     for (int spins = 1;; spins++) {
-        unsigned t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+        unsigned t = atomic_load_explicit(&seat->ticket, memory_order_acquire);
         if (t != seen) return t;
         RELAX();
         if (spins % 64 == 0 && now() > until) break;
     }
     pthread_mutex_lock(&pool.lock);
     unsigned t;
-    pool.sleeping++;
-    while ((t = atomic_load_explicit(&pool.ticket, memory_order_acquire)) == seen)
-        pthread_cond_wait(&pool.wake, &pool.lock);
-    pool.sleeping--;
+    seat->asleep = 1;
+    while ((t = atomic_load_explicit(&seat->ticket, memory_order_acquire)) == seen)
+        pthread_cond_wait(&seat->wake, &pool.lock);
+    seat->asleep = 0;
     pthread_mutex_unlock(&pool.lock);
     return t;
 }
 
 static void *worker(void *arg) {
     int id = (int)(intptr_t)arg;
-    unsigned seen = pool.first_seen[id];
+    unsigned seen = 0;
     for (;;) {
-        seen = next_job(seen);
-        if (id < pool.team.size) pool.fn(pool.context, id, &pool.team);
+        seen = next_job(&pool.seats[id], seen);
+        pool.fn(pool.context, id, &pool.team);
         atomic_fetch_sub_explicit(&pool.running, 1, memory_order_release);
     }
     return NULL;
@@ -101,7 +106,10 @@ static int grow(int n) {
     pthread_sigmask(SIG_SETMASK, &all, &old);
     while (pool.started < n - 1) {
         pthread_t thread;
-        pool.first_seen[pool.started + 1] = atomic_load_explicit(&pool.ticket, memory_order_relaxed);
+        edge_seat *seat = &pool.seats[pool.started + 1];
+        seat->asleep = 0;
+        atomic_store(&seat->ticket, 0);
+        pthread_cond_init(&seat->wake, NULL);
         if (pthread_create(&thread, &attr, worker, (void *)(intptr_t)(pool.started + 1))) break;
         pool.started++;
     }
@@ -114,9 +122,7 @@ static int grow(int n) {
 static void after_fork(void) {
     pthread_mutex_init(&pool.jobs, NULL);
     pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.wake, NULL);
-    pool.started = pool.sleeping = 0;
-    atomic_store(&pool.ticket, 0);
+    pool.started = 0;
     atomic_store(&pool.running, 0);
 }
 
@@ -138,9 +144,11 @@ void edge_pool_run(int n, edge_job_fn fn, void *context) {
     pool.context = context;
     pool.team.size = n;
     atomic_store_explicit(&pool.team.arrived, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool.running, pool.started, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool.ticket, 1, memory_order_release);
-    if (pool.sleeping) pthread_cond_broadcast(&pool.wake);
+    atomic_store_explicit(&pool.running, n - 1, memory_order_relaxed);
+    for (int i = 1; i < n; i++) {
+        atomic_fetch_add_explicit(&pool.seats[i].ticket, 1, memory_order_release);
+        if (pool.seats[i].asleep) pthread_cond_signal(&pool.seats[i].wake);
+    }
     pthread_mutex_unlock(&pool.lock);
     fn(context, 0, &pool.team);
     for (int spins = 0; atomic_load_explicit(&pool.running, memory_order_acquire); spins++) {

@@ -1,7 +1,8 @@
 /* One pool of worker threads per process.
  *
  * A job runs the same function on n threads at once (the caller is thread 0); jobs of several callers wait
- * for each other.  Idle workers spin briefly, then sleep.  After a fork the child starts a pool of its own.
+ * for each other.  A job concerns the workers it has shares for and no other.  Idle workers spin briefly, then
+ * sleep.  After a fork the child starts a pool of its own.
  */
 #ifndef EDGE_POOL_H
 #define EDGE_POOL_H

@@ -46,7 +46,7 @@ def main(results: str) -> None:
     by_architecture = defaultdict(list)
     encoders = {path.stem for path in (ENCODERS / "recipes").glob("*.json")}
     for recipe in sorted({*passed, *failed}):
-        folder = ENCODERS if recipe in encoders else conformance.SHARED
+        folder = ENCODERS if recipe in encoders else conformance.folder_of(recipe)
         metadata = conformance.recipe(recipe, folder=folder).metadata
         by_architecture[metadata["general.architecture"]].append(recipe)
     lines = []

@@ -69,7 +69,7 @@ class Model:
 
         n_ctx: the most tokens of one sequence, never more than the model was trained for.  None or 0: what it was
             trained for, or what half of the free memory holds.
-        threads: None: the physical cores this process may use.
+        threads: None: the physical cores this process may use.  Can be changed later: `Model.threads`.
         backend: "auto" takes the fastest that works here.
         kv_type: how keys and values are kept: "q8_0" takes about half the memory of "f16" and is faster in long
             contexts, at a small loss of exactness.
@@ -86,7 +86,7 @@ class Model:
         options = Options(
             n_ctx=(None if n_ctx is None else integer("n_ctx", n_ctx, 0)) or None,
             n_batch=integer("n_batch", n_batch, 1, 65536),
-            threads=default_threads() if threads is None else integer("threads", threads, 1, 1024),
+            threads=_threads(threads),
             backend=backend,
             kv_type=cast("KVType", choice("kv_type", kv_type, KV_TYPES)),
             overflow=cast(Overflow, choice("overflow", overflow, _OVERFLOWS)),
@@ -105,7 +105,21 @@ class Model:
     @property
     def info(self) -> ModelInfo:
         """Sizes, types, licence and memory of the model, and how it runs."""
-        return self._info
+        return replace(self._info, threads=self._engine.threads)
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute a step.
+
+        May be set at any time, from any thread, to what the argument of this name may be; it counts from the next step
+        on, also for texts that are being generated, and changes the speed, never the text.  Raises ArgumentError, and
+        ClosedError.
+        """
+        return self._engine.threads
+
+    @threads.setter
+    def threads(self, threads: int | None) -> None:
+        self._engine.threads = _threads(threads)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -353,3 +367,7 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model: {self._info.name}, {self._info.quantization}, n_ctx={self._info.n_ctx}>"
+
+
+def _threads(value: object) -> int:
+    return default_threads() if value is None else integer("threads", value, 1, 1024)

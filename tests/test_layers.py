@@ -59,7 +59,7 @@ HEAVY = (
 
 ARCHITECTURES = sorted(name for name in MODULES if name.startswith("edgellm.architectures."))
 _SHARED = ("params", "metadata", "registry", "rope", "style", "ends", "attention", "layer", "blocks")
-_SHARED += ("encoders", "hyper", "kda", "mixers", "moe", "mla", "altup")
+_SHARED += ("encoders", "hyper", "kda", "mixers", "moe", "mla", "altup", "xielu")
 """What families are made of."""
 FAMILIES = [name for name in ARCHITECTURES if name.rpartition(".")[2] not in _SHARED]
 

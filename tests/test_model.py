@@ -15,7 +15,9 @@ import pytest
 
 import edgellm
 from edgellm.chat import ChatOptions
+from edgellm.engine.machine import default_threads
 from tests.support.fake import FakeBackend, script
+from tests.support.native import available
 from tests.support.tiny import BOS, CHATML, EOS, first_piece, vocabulary, write_tiny
 
 CHAT = [{"role": "user", "content": "hello"}]
@@ -105,6 +107,42 @@ def test_a_batch_of_one_and_more_threads_than_cores_change_nothing(files, ids_mo
     for arguments in ({"n_batch": 1}, {"threads": 64}):
         with edgellm.Model(files["ids"], backend="reference", **arguments) as m:
             assert ids_of(m.generate(prompt(20), max_tokens=5, temperature=0)) == expected
+
+
+@pytest.mark.parametrize("backend", ["reference", "native", "numba"])
+def test_threads_may_change_in_the_middle_of_a_text(files, backend):
+    if backend == "native" and not available():
+        pytest.skip("edgellm._native is not built")
+    with edgellm.Model(files["windows"], backend=backend, threads=1, n_batch=8) as m:
+        tokens = prompt(40)
+        expected, logits = ids_of(m.generate(tokens, max_tokens=12, temperature=0)), m.logits(tokens)
+        assert (m.threads, m.info.threads) == (1, 1)
+        wanted = [3, 64, 1, 2, 1000, 1, 5]
+
+        def change(ids, logits):  # Runs between two steps, in the engine's thread.
+            if wanted:
+                m.threads = wanted.pop(0)
+
+        assert ids_of(m.generate(tokens, max_tokens=12, temperature=0, logits_processors=[change])) == expected
+        assert (wanted, m.threads, m.info.threads) == ([], 5, 5)
+        setting = threading.Thread(target=setattr, args=(m, "threads", 4))
+        setting.start()
+        setting.join()
+        assert m.threads == 4
+        np.testing.assert_array_equal(m.logits(tokens), logits)
+        m.threads = None
+        assert m.threads == default_threads()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 10_000, 1.5, "2", True])
+def test_threads_that_cannot_be_are_refused_and_the_model_goes_on(files, wrong):
+    with edgellm.Model(files["ids"], backend="reference", threads=2) as m:
+        with pytest.raises(edgellm.ArgumentError, match="threads") as caught:
+            m.threads = wrong
+        assert repr(wrong) in str(caught.value)
+        assert m.threads == 2
+    with pytest.raises(edgellm.ClosedError):
+        m.threads = 1
 
 
 @pytest.mark.parametrize(

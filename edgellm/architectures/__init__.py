@@ -4,6 +4,7 @@
 from edgellm.architectures import (  # noqa: F401
     afmoe,
     alibi,
+    apertus,
     arctic,
     bailingmoe3,
     bert,

@@ -82,6 +82,9 @@ class Batch:
 class Executable(Protocol):
     """A compiled Program with its key/value pages."""
 
+    threads: int
+    """How many threads a step may use.  Any thread may set it; it counts from the next step on and changes no bit."""
+
     def step(self, batch: Batch) -> npt.NDArray[np.float32]:
         """Run one step and return the logits ``[len(batch.wanted), n_vocab]``, or the vectors if ``batch.embed``.
 

@@ -35,6 +35,7 @@ from edgellm.program.ops import (
     Slice,
     Softcap,
     Softmax,
+    Xielu,
 )
 from edgellm.program.plan import plan
 from edgellm.program.recurrent import Conv1d, GatedDelta, SsmScan
@@ -86,6 +87,7 @@ KINDS: dict[type, int] = {
     MatMulExperts: 25,
     Softmax: 26,
     Sinkhorn: 27,
+    Xielu: 28,
 }
 ACTIVATIONS = {
     name: i for i, name in enumerate(("silu", "gelu", "sigmoid", "gelu_quick", "relu", "relu2", "softplus", "tanh"))
@@ -106,6 +108,8 @@ class Lowered:
     ropes: list[tuple[npt.NDArray[np.float64], int, float]]
     embedding: int
     """Index in `ops` of the one that makes the embeddings, or -1."""
+    calls: tuple[str, ...]
+    """Names of the functions of `edgellm.backends.jit.calls` that ops use: of those that no kernel in C knows."""
 
 
 def lower(program: Program, weights: Mapping[str, Weight]) -> Lowered:
@@ -120,6 +124,7 @@ class _Lowering:
     rows: list[dict[str, Any]] = field(default_factory=list)
     ropes: dict[RopeSpec, int] = field(default_factory=dict)
     embedding: int = -1
+    calls: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> Lowered:
         program = self.program
@@ -149,6 +154,7 @@ class _Lowering:
             np.array([(*s.shape, 1)[:3] for s in program.recurrent.values()], np.int32).reshape(-1, 3),
             [self._rope_row(spec) for spec in self.ropes],
             self.embedding,
+            tuple(self.calls),
         )
 
     def _input_of(self, op: Op) -> tuple[Any, ...]:
@@ -205,6 +211,9 @@ class _Lowering:
                 row |= {"f0": eps, "size": size, "activation": int(centred)}
             case Activate(x=x, activation=activation):
                 row |= {"a": self._slot(x), "activation": ACTIVATIONS[activation]}
+            case Xielu(x=x):
+                params = (op.alpha_p, op.alpha_n, op.beta, op.eps)
+                row |= {"a": self._slot(x), "size": self.program.widths[x], **self._call("xielu", params)}
             case RmsNorm(x=x, weight=norm, eps=eps, size=size):
                 row |= {"a": self._slot(x), "weight": vector(norm), "f0": eps, "size": size}
             case Rope(x=x, head_dim=head_dim, spec=spec):
@@ -286,6 +295,10 @@ class _Lowering:
         row["a"] = self._slot(op.x)
         row["flags"] = row.get("flags", 0) | (WANTED if op.x in self.wanted else 0)
         self.rows.append(row)
+
+    def _call(self, name: str, params: tuple[float, ...]) -> dict[str, int]:
+        """Return the part of a row that says which function to call, and with which parameters."""
+        return {"d": self.calls.setdefault(name, len(self.calls)), "weight": self.table.numbers(params)}
 
     def _rope(self, spec: RopeSpec) -> int:
         return self.ropes.setdefault(spec, len(self.ropes))

@@ -75,6 +75,31 @@ def _require() -> Any:
     return _load()
 
 
+def _row_functions(names: Sequence[str]) -> list[tuple[int, int]]:
+    """Return address and number of parameters of each function that stands in for a kernel in C.
+
+    Numba compiles them, at most once a machine, and only for programs that have such ops.
+    """
+    if not names:
+        return []
+    from edgellm.backends import numba_jit
+
+    reason = numba_jit.available()
+    if reason is None:
+        from edgellm.backends.jit.calls import FUNCTIONS
+        from edgellm.backends.jit.kernels import row_function
+        from edgellm.backends.jit.lib import NumbaError
+
+        try:
+            return [(row_function(name).address, FUNCTIONS[name].n_params) for name in names]
+        except NumbaError as error:
+            reason = f"numba could not compile them on this machine: {error}"
+    raise UnsupportedModelError(
+        f"the native backend needs Numba for these ops of the model: {', '.join(names)}; {reason}. "
+        'Install numba, or load with backend="reference", which is slow'
+    )
+
+
 class NativeBackend:
     """Runs Programs in C; `isa` overrides the choice of instruction set."""
 
@@ -108,8 +133,10 @@ class NativeExecutable:
         self.threads = options.threads
         self._cancelled = native.Cancelled
         self._program = program
+        self._most_threads = native.MAX_THREADS
         self._n_groups = len(options.n_pages)
         self._core: Any = None
+        self._calls = _row_functions(lowered.calls)
         try:
             self._core = native.Executor(
                 isa,
@@ -125,6 +152,7 @@ class NativeExecutable:
                 lowered.recurrent,
                 options.n_slots,
                 lowered.embedding,
+                self._calls,
             )
         except MemoryError as error:
             raise OutOfMemoryError(str(error) or "out of memory") from None
@@ -148,7 +176,7 @@ class NativeExecutable:
                 starts,
                 np.ascontiguousarray(batch.wanted, np.int32),
                 logits,
-                self.threads,
+                min(self.threads, self._most_threads),
                 np.array([segment.slot for segment in segments], np.int32),
                 batch.embed,
             )

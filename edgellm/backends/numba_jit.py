@@ -108,12 +108,8 @@ class NumbaExecutable:
         self._frame[at.SHARED] = _address(self._shared)
         self._frame[at.N_GROUPS] = len(options.n_pages)
         run(_address(self._frame), self._ops[:0], 0, 1)  # Compile now, in this thread alone.
+        self.threads = options.threads
         self._team = Team(options.threads)
-
-    @property
-    def threads(self) -> int:
-        """How many threads run a step."""
-        return self._team.size
 
     def step(self, batch: Batch) -> npt.NDArray[np.float32]:
         """Run one step.  See `Executable.step`."""
@@ -125,6 +121,8 @@ class NumbaExecutable:
             inputs = self._describe(buffers, batch, logits)
             self._shared[:] = 0
             self._shared[at.STOP_AT] = at.NEVER
+            self._team.resize(self.threads)
+            buffers.give_room(self._team.size)
             ops = self._ops[: self._embedding + 1] if batch.embed else self._ops
             address, run = _address(self._frame), self._run
             self._team.run(lambda thread, n: run(address, ops, thread, n))
@@ -240,7 +238,7 @@ class _Buffers:
 
     def __init__(self, lowered: Lowered, options: CompileOptions) -> None:
         from edgellm.backends.jit import attention, matmul
-        from edgellm.backends.jit.kernels import compiled
+        from edgellm.backends.jit.kernels import compiled, row_function
 
         kv_dtype, self.kv_kind = _KV_TYPES[options.kv_type]
         rows = options.max_rows
@@ -262,15 +260,17 @@ class _Buffers:
         self._inputs = np.zeros((widest // 32, rows, matmul.ACT_BYTES), np.uint8)
         value_width = max((int(state["head_dim_v"]) for state in lowered.states), default=0)
         scratch = max(matmul.scratch_bytes(rows), attention.scratch_bytes(value_width)) + 64
-        self._scratch = np.zeros((options.threads, -(-scratch // 4096) * 4096), np.uint8)
+        self._scratch_bytes = -(-scratch // 4096) * 4096
         self.frame = np.zeros(at.FRAME_SIZE, np.int64)
         self.frame[at.VALUES] = _address(self.slots)
         self.frame[at.ROPES] = _address(self._ropes)
         self.frame[at.LAYERS] = _address(self.layers)
         self.frame[at.WEIGHTS] = _address(self._weights)
+        self._calls = np.array([row_function(name).address for name in lowered.calls], np.int64)
+        self.frame[at.CALLS] = _address(self._calls)
         self.frame[at.INPUTS] = _address(self._inputs)
-        self.frame[at.SCRATCH] = _address(self._scratch)
-        self.frame[at.SCRATCH_BYTES] = self._scratch.shape[1]
+        self._scratch = np.zeros((0, self._scratch_bytes), np.uint8)
+        self.give_room(options.threads)
         if any(op["kind"] == KINDS[Attention] for op in lowered.ops):
             self.frame[at.STORE] = compiled("store", self.kv_kind).address
             self.frame[at.ATTEND] = compiled("attend", self.kv_kind).address
@@ -279,6 +279,16 @@ class _Buffers:
         """Return a copy of the first rows of what an op has made."""
         width = int(op["width"])
         return np.array(self._values[op["out"]].reshape(-1)[: n * width].reshape(n, width))
+
+    def give_room(self, threads: int) -> None:
+        """See to it that so many threads have work space.  Raises OutOfMemoryError."""
+        if threads > len(self._scratch):
+            try:
+                self._scratch = np.zeros((threads, self._scratch_bytes), np.uint8)
+            except MemoryError as error:
+                raise OutOfMemoryError(f"no memory for the work space of {threads} threads: {error}") from None
+            self.frame[at.SCRATCH] = _address(self._scratch)
+            self.frame[at.SCRATCH_BYTES] = self._scratch_bytes
 
     def _describe_weights(self, lowered: Lowered) -> Ints:
         from edgellm.backends.jit.kernels import compiled

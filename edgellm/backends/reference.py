@@ -45,6 +45,7 @@ from edgellm.program.ops import (
     Slice,
     Softcap,
     Softmax,
+    Xielu,
     inputs,
 )
 from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentOp, SsmScan
@@ -82,6 +83,7 @@ class ReferenceExecutable:
         self._program = program
         self._weights = weights
         self._max_rows = options.max_rows
+        self.threads = options.threads
         self._n_pages = options.n_pages
         self._group = {name: program.group(name) for name in program.states}
         self._pages = {
@@ -198,6 +200,10 @@ class ReferenceExecutable:
                 return spread(ACTIVATIONS[op.activation](gate), up.shape[1]) * (up + op.offset)
             case Activate():
                 return ACTIVATIONS[op.activation](values[op.x])
+            case Xielu():
+                x = values[op.x]
+                below = (np.expm1(np.minimum(x, op.eps)) - x) * op.alpha_n
+                return np.where(x > 0.0, op.alpha_p * x * x, below) + op.beta * x
             case Softcap():
                 x = values[op.x]
                 return np.clip(x, -op.cap, op.cap) if op.hard else op.cap * np.tanh(x / op.cap)

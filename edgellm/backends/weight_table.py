@@ -77,6 +77,13 @@ class WeightTable:
         key = ("", "slopes", n_head, alibi)
         return self._found[key] if key in self._found else self._add_floats(key, np.array(alibi_slopes(n_head, alibi)))
 
+    def numbers(self, values: tuple[float, ...]) -> int:
+        """Add a vector of a program's own numbers; -1 without any."""
+        if not values:
+            return -1
+        key = ("", "numbers", *values)
+        return self._found[key] if key in self._found else self._add_floats(key, np.array(values))
+
     def _add_floats(self, key: tuple[Any, ...], values: npt.NDArray[Any]) -> int:
         values = np.ascontiguousarray(values, np.float32)
         return self._add_weight(key, (values, 0, values.size, 1, values.nbytes))

@@ -54,6 +54,16 @@ class Engine:
         """Steps done so far."""
         _engines.add(self)
 
+    @property
+    def threads(self) -> int:
+        """How many threads a step may use; what is set counts from the next step on."""
+        return self._executable.threads
+
+    @threads.setter
+    def threads(self, n: int) -> None:
+        self.check_usable()
+        self._executable.threads = n
+
     def check_process(self) -> None:
         """Raise ClosedError in a process that was forked from the one the engine lives in."""
         if os.getpid() != self._pid:

@@ -32,6 +32,7 @@ from edgellm.program.ops import (
     Slice,
     Softcap,
     Softmax,
+    Xielu,
 )
 from edgellm.program.program import Pooling, Program, Value
 from edgellm.program.recurrent import Conv1d, GatedDelta, RecurrentState, SsmScan
@@ -261,6 +262,10 @@ class ProgramBuilder:
     def activate(self, x: Value, activation: Activation) -> Value:
         """Apply an activation to every value."""
         return self._add(Activate(self._name(activation), x.name, activation), x.width)
+
+    def xielu(self, x: Value, alpha_p: float, alpha_n: float, beta: float, eps: float) -> Value:
+        """Apply xIELU, whose numbers are the model's own, to every value."""
+        return self._add(Xielu(self._name("xielu"), x.name, alpha_p, alpha_n, beta, eps), x.width)
 
     def glu(self, gate: Value, up: Value, activation: Activation, limit: float = 0.0, offset: float = 0.0) -> Value:
         """Gate `up` with an activation; a narrower gate covers several neighbours with each of its values."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import get_args
 
 from edgellm.program.experts import MatMulExperts, Mix, Route, Scoring
-from edgellm.program.ops import Activate, Activation, Concat, Dot, Glu, Mul, Scale
+from edgellm.program.ops import Activate, Activation, Concat, Dot, Glu, Mul, Scale, Xielu
 from edgellm.program.program import Program
 
-RowOp = Activate | Concat | Dot | Glu | MatMulExperts | Mix | Mul | Route | Scale
+RowOp = Activate | Concat | Dot | Glu | MatMulExperts | Mix | Mul | Route | Scale | Xielu
 
 
 def check_row_op(program: Program, op: RowOp, width: Mapping[str, int]) -> Iterator[str]:
@@ -20,6 +20,11 @@ def check_row_op(program: Program, op: RowOp, width: Mapping[str, int]) -> Itera
         case Activate():
             yield from _same(width, op.x, out)
             yield from _activation(op.activation)
+        case Xielu():
+            yield from _same(width, op.x, out)
+            numbers = (op.alpha_p, op.alpha_n, op.beta, op.eps)
+            if not all(map(math.isfinite, numbers)):
+                yield f"the parameters are {numbers}"
         case Glu():
             yield from _same(width, op.up, out)
             yield from _covers(width, op.gate, out)

@@ -257,6 +257,21 @@ class Activate:
 
 
 @dataclass(frozen=True, slots=True)
+class Xielu:
+    """The expanded integral of ELU (Huang & Schlag, "Deriving Activation Functions Using Integration", 2024).
+
+    ``out = (alpha_p * x + beta) * x`` where x is positive, else ``(expm1(min(x, eps)) - x) * alpha_n + beta * x``.
+    """
+
+    out: str
+    x: str
+    alpha_p: float
+    alpha_n: float
+    beta: float
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
 class Glu:
     """``out = activation(gate) * (up + offset)``; a narrower gate covers several neighbours, as in `Mul`.
 
@@ -332,6 +347,7 @@ Op = (
     | Scale
     | PositionScale
     | Activate
+    | Xielu
     | Glu
     | Softcap
     | Softmax
@@ -361,6 +377,7 @@ INPUTS: dict[type, tuple[str, ...]] = {
     Scale: ("x",),
     PositionScale: ("x",),
     Activate: ("x",),
+    Xielu: ("x",),
     Glu: ("gate", "up"),
     Softcap: ("x",),
     Softmax: ("x",),

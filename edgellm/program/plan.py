@@ -23,6 +23,7 @@ from edgellm.program.ops import (
     Sinkhorn,
     Softcap,
     Softmax,
+    Xielu,
     inputs,
 )
 from edgellm.program.program import Program
@@ -41,6 +42,7 @@ _IN_PLACE = (
     Sinkhorn,
     Softcap,
     Softmax,
+    Xielu,
 )
 """Ops that read an element of each input for the last time before they write it."""
 

@@ -1,4 +1,4 @@
-"""Every architecture against logits measured with llama.cpp at float32, from the shared recipes.
+"""Every architecture against logits measured with llama.cpp at float32, from the shared recipes and this repository's.
 
 By default each recipe runs in a few of its variants.  All of them (some minutes)::
 
@@ -30,7 +30,7 @@ UNSUPPORTED = {
 ENCODERS = {"bert", "nomic-bert", "jina-bert-v2", "modern-bert", "gemma-embedding"}
 """Architectures without logits: see test_encoders.py."""
 
-RECIPES = sorted(path.stem for path in (SHARED / "recipes").glob("*.json"))
+RECIPES = sorted({*(path.stem for path in (SHARED / "recipes").glob("*.json")), *conformance.NAMES})
 SUPPORTED = [name for name in RECIPES if name not in UNSUPPORTED]
 WHOLE = {"dream-dense", "llada-dense", "llada-moe-moe", "rnd1-moe"}
 """Models whose tokens see what follows, so that all come at once."""
@@ -66,14 +66,15 @@ def test_the_recipes_are_there() -> None:
 @pytest.mark.parametrize("case", _cases(), ids=_id)
 def test_logits_match_llama_cpp(case: tuple[str, bool, int | None, str], backends: dict[str, Backend]) -> None:
     name, lean, chunk, backend = case
-    model = conformance.recipe(name, lean=lean, folder=SHARED)
+    folder = conformance.folder_of(name)
+    model = conformance.recipe(name, lean=lean, folder=folder)
     weights = model.weights()
     program = build(model.metadata, model.tensors)
     verify(program, weights)
     executable = backends[backend].compile(program, weights, options_for(program, conformance.N_TOKENS))
     logits = run_tokens(executable, program, conformance.tokens(), chunk)
     executable.close()
-    assert conformance.nmse(logits, conformance.golden(name, SHARED)) < 1e-8
+    assert conformance.nmse(logits, conformance.golden(name, folder)) < 1e-8
 
 
 @pytest.mark.parametrize("name", sorted(set(UNSUPPORTED) & set(RECIPES)))
@@ -85,5 +86,5 @@ def test_what_is_not_supported_is_refused(name: str) -> None:
 
 def test_every_known_architecture_has_a_recipe() -> None:
     conformance.need_shared()
-    with_recipe = {conformance.recipe(n, folder=SHARED).metadata["general.architecture"] for n in RECIPES}
-    assert set(names()) - with_recipe == ENCODERS
+    recipes = [conformance.recipe(name, folder=conformance.folder_of(name)) for name in RECIPES]
+    assert set(names()) - {recipe.metadata["general.architecture"] for recipe in recipes} == ENCODERS

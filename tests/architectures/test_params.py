@@ -1,13 +1,14 @@
 """Metadata is checked before anything is computed with it."""
 
 import math
+import re
 from typing import Any
 
 import pytest
 
 from edgellm.architectures import Params, build
 from edgellm.errors import EdgeLLMError, ModelFormatError, UnsupportedModelError
-from edgellm.program.ops import Attention, MatMul
+from edgellm.program.ops import Attention, MatMul, Xielu
 from tests.support import conformance
 
 
@@ -223,3 +224,29 @@ def test_no_value_of_any_key_gives_an_untyped_error(name: str, scaling: str) -> 
     assert built > 40
     assert len(refused) > 200
     assert max(map(len, refused)) < 300
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("alpha_p", None, "xielu.alpha_p is missing"),
+        ("alpha_n", [0.5], "xielu.alpha_n has 1 values, but the model has 2 layers"),
+        ("beta", [], "xielu.beta has 0 values"),
+        ("beta", [0.5, "x"], "xielu.beta[1] = 'x': must be a finite number"),
+        ("eps", [0.5, math.nan], "xielu.eps[1] = nan: must be a finite number"),
+        ("eps", math.inf, "xielu.eps = inf: must be a finite number"),
+        ("eps", True, "xielu.eps = True: must be a finite number"),
+        ("eps", "12", "xielu.eps = '12': must be a finite number"),
+    ],
+)
+def test_numbers_of_xielu(key: str, value: Any, words: str) -> None:
+    metadata, tensors = changed("apertus-dense")
+    with pytest.raises(ModelFormatError, match=re.escape(words)):
+        build({k: v for k, v in (metadata | {f"xielu.{key}": value}).items() if v is not None}, tensors)
+
+
+def test_one_number_of_xielu_holds_for_every_layer() -> None:
+    metadata, tensors = changed("apertus-dense")
+    program = build(metadata | {"xielu.eps": -0.5, "xielu.alpha_p": 0.0}, tensors)
+    found = [(op.eps, op.alpha_p) for op in program.ops if isinstance(op, Xielu)]
+    assert found == [(-0.5, math.log(2.0))] * 2

@@ -14,7 +14,7 @@ from tests.support.run import options_for, run_tokens
 
 
 def test_all_families_are_covered() -> None:
-    families = ("gemma", "gemma2", "gemma3", "llama", "mistral3", "qwen2", "qwen3", "smollm3")
+    families = ("apertus", "gemma", "gemma2", "gemma3", "llama", "mistral3", "qwen2", "qwen3", "smollm3")
     assert tuple(f"{name}-dense" for name in families) == conformance.NAMES
 
 

@@ -41,6 +41,18 @@ def test_what_a_thread_raises_reaches_the_caller_and_the_team_goes_on() -> None:
     team.close()
 
 
+def test_a_team_grows_and_runs_jobs_in_fewer_threads() -> None:
+    before = set(threading.enumerate())
+    team = Team(2)
+    for n, there in ((4, 3), (1, 3), (3, 3), (5, 4)):
+        team.resize(n)
+        done: list[tuple[int, int]] = []
+        team.run(lambda number, size, done=done: done.append((number, size)))
+        assert sorted(done) == [(i, n) for i in range(n)]
+        assert len(set(threading.enumerate()) - before) == there
+    team.close()
+
+
 def test_a_team_is_smaller_where_threads_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -157,6 +157,39 @@ def test_idle_workers_sleep() -> None:
     assert float(out) < 0.2
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_job_wakes_only_the_workers_it_has_shares_for() -> None:
+    out = run("""
+        def switches():
+            found = {}
+            for task in os.listdir("/proc/self/task"):
+                with open(f"/proc/self/task/{task}/status") as file:
+                    found[int(task)] = [line for line in file if "ctxt_switches" in line]
+            del found[threading.get_native_id()]
+            return found
+
+        def settled():
+            before = switches()
+            while True:  # until everyone sleeps; a thread that sleeps has no part in anything
+                time.sleep(0.1)
+                now = switches()
+                if now == before:
+                    return now
+                before = now
+
+        program, executable = compiled(threads=64)
+        expected = feed(executable, program, [tokens])[0]
+        for threads in (1, 2, 5, 64):
+            executable.threads = threads
+            before = settled()
+            assert np.array_equal(feed(executable, program, [tokens])[0], expected)
+            after = settled()
+            print(threads, sum(after[task] != before[task] for task in before))
+    """)
+    woken = dict(map(int, line.split()) for line in out.splitlines())
+    assert woken == {1: 0, 2: 1, 5: 4, 64: 63}
+
+
 def test_workers_take_no_signals() -> None:
     out = run("""
         program, executable = compiled(threads=4)

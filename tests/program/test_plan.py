@@ -21,12 +21,13 @@ from edgellm.program.ops import (
     Scale,
     SelectRows,
     Softcap,
+    Xielu,
     inputs,
 )
 from edgellm.program.plan import Plan, plan
 from tests.support import conformance
 
-ELEMENTWISE = (Add, Glu, PositionScale, RmsNorm, Rope, Scale, Softcap)
+ELEMENTWISE = (Add, Glu, PositionScale, RmsNorm, Rope, Scale, Softcap, Xielu)
 
 
 def program_of(ops: list[Op], widths: dict[str, int]) -> Program:
@@ -41,7 +42,7 @@ def random_program(rng: random.Random, n_ops: int) -> Program:
         out = f"v{len(ops)}"
         x = rng.choice(list(widths)[-4:])
         twin = rng.choice([name for name in widths if widths[name] == widths[x]])
-        kind = rng.choice((MatMul, MatMul, Add, Glu, RmsNorm, Rope, Scale, Softcap, SelectRows, Attention))
+        kind = rng.choice((MatMul, MatMul, Add, Glu, RmsNorm, Rope, Scale, Softcap, Xielu, SelectRows, Attention))
         made: dict[type, Op] = {
             MatMul: MatMul(out, ops[-1].x if isinstance(ops[-1], MatMul) and rng.random() < 0.5 else x, "w"),
             Add: Add(out, x, twin),
@@ -50,6 +51,7 @@ def random_program(rng: random.Random, n_ops: int) -> Program:
             Rope: Rope(out, x, 2, RopeSpec((1.0,), "norm")),
             Scale: Scale(out, x, 2.0),
             Softcap: Softcap(out, x, 2.0),
+            Xielu: Xielu(out, x, 1.0, 1.0, 0.5, 0.0),
             SelectRows: SelectRows(out, x),
             Attention: Attention(out, x, twin, rng.choice(list(widths)), "s", 1, 1.0),
         }

@@ -62,6 +62,11 @@ def recipe(name: str, *, lean: bool = False, folder: Path = DATA) -> Recipe:
     )
 
 
+def folder_of(name: str) -> Path:
+    """Return where a recipe and its logits are: the shared folder, or this repository's for those of its own."""
+    return SHARED if (SHARED / "recipes" / f"{name}.json").is_file() else DATA
+
+
 @cache
 def golden(name: str, folder: Path = DATA) -> npt.NDArray[np.float32]:
     """Return the reference logits ``[40, n_vocab]`` of one model."""

@@ -50,6 +50,7 @@ class FakeExecutable:
         self.windows = windows
         self.delay = delay
         self.peak = peak
+        self.threads = 1
         self.cells = [[[(-1, -1)] * PAGE for _ in range(n)] for n in n_pages]
         """Group, page, slot → (token, position)."""
         self.steps = 0

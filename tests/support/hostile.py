@@ -73,10 +73,10 @@ class Description:
         self.spoiled += ways[rng.integers(len(ways))](rng) + "; "
 
     def _op(self, rng: np.random.Generator) -> str:
-        return _spoil_field(self.ops, rng, "op")
+        return spoil_field(self.ops, rng, "op")
 
     def _state(self, rng: np.random.Generator) -> str:
-        return _spoil_field(self.states, rng, "state")
+        return spoil_field(self.states, rng, "state")
 
     def _weight(self, rng: np.random.Generator) -> str:
         i, column = int(rng.integers(len(self.weights))), int(rng.integers(5))
@@ -181,7 +181,8 @@ def _number(rng: np.random.Generator) -> int:
     return int(choices[rng.integers(len(choices))])
 
 
-def _spoil_field(rows: npt.NDArray[Any], rng: np.random.Generator, what: str) -> str:
+def spoil_field(rows: npt.NDArray[Any], rng: np.random.Generator, what: str) -> str:
+    """Set one number of one row to something extreme, and return what was done."""
     if not len(rows):
         return "nothing"
     i, name = int(rng.integers(len(rows))), str(rng.choice(rows.dtype.names or ()))

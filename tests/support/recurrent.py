@@ -18,6 +18,7 @@ class StateExecutable:
     def __init__(self, rule: Rule, n_slots: int, n_vocab: int = 32) -> None:
         self.rule = rule
         self.n_vocab = n_vocab
+        self.threads = 1
         self.slots: list[list[int]] = [[-1]] * n_slots
         self.rows = 0
         """Rows computed so far."""

@@ -16,6 +16,7 @@ from edgellm.backends.jit.intrinsics import (
     call_attend,
     call_dequantize,
     call_matmul,
+    call_rows,
     call_store,
     fetch_add,
     give_way,
@@ -28,7 +29,7 @@ from edgellm.backends.jit.lib import float32
 from edgellm.backends.jit.matmul import ACT_BYTES
 from edgellm.backends.jit.rows import copy, elementwise, quantize, rms_norm, rope, scale
 
-EMBED, QUANTIZE, MATMUL, RMS_NORM, ROPE, ATTENTION, SELECT, POSITION_SCALE = 0, 1, 2, 3, 4, 5, 10, 11
+EMBED, QUANTIZE, MATMUL, RMS_NORM, ROPE, ATTENTION, SELECT, POSITION_SCALE, CALL = 0, 1, 2, 3, 4, 5, 10, 11, 28
 """Kinds of ops; all others are elementwise."""
 WANTED, NO_WAIT = 1, 2
 """Flags of ops."""
@@ -87,6 +88,16 @@ def _quantize(frame: int, op: Any, rows: int, thread: int, n: int) -> None:
     for i in range(rows * blocks * thread // n, rows * blocks * (thread + 1) // n):
         row, block = i // blocks, i % blocks
         quantize(x + 4 * (row * op.width + 32 * block), inputs + ACT_BYTES * (block * rows + row))
+
+
+@inner
+def _call(frame: int, op: Any, rows: int, thread: int, n: int) -> None:
+    first, last = rows * thread // n, rows * (thread + 1) // n
+    if first < last:
+        function, params = int_at(int_at(frame, at.CALLS), op.d), _vector(frame, op.weight)
+        a, b = _value(frame, op.a) + 4 * op.size * first, _value(frame, op.b) + 4 * op.n_head * first
+        out = _value(frame, op.out) + 4 * op.width * first
+        call_rows(function, params, a, b, out, last - first, op.size, op.n_head, op.width)
 
 
 @inner
@@ -163,6 +174,8 @@ def run(frame: int, ops: Any, thread: int, n: int) -> None:
                 _matmul(frame, op, at.COUNTERS + i, rows, n, scratch)
         elif op.kind == QUANTIZE:
             _quantize(frame, op, rows, thread, n)
+        elif op.kind == CALL:
+            _call(frame, op, rows, thread, n)
         elif op.kind == ATTENTION:
             _store(frame, op, thread, n)
             passed = _barrier(shared, passed, n)

@@ -29,7 +29,9 @@ SCRATCH, SCRATCH_BYTES = 15, 16
 """Each thread's work space, one after the other."""
 STORE, ATTEND = 17, 18
 """The kernels of the type that keys and values are kept in."""
-FRAME_SIZE = 19
+CALLS = 19
+"""int64: addresses of row functions."""
+FRAME_SIZE = 20
 
 LAYER_SIZE, GROUP = 7, 6
 WEIGHT_SIZE, SCALE_OF, BIAS_OF, MATMUL, ROW = 8, 4, 5, 6, 7

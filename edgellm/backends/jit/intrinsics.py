@@ -129,6 +129,7 @@ def _by_address(*parameters: Any) -> Any:
 
 
 call_matmul = _by_address(*[int64] * 8)
+call_rows = _by_address(*[int64] * 8)
 call_dequantize = _by_address(*[int64] * 4)
 call_attend = _by_address(*[int64] * 7, float32, float32)
 call_store = _by_address(*[int64] * 5)

@@ -8,6 +8,7 @@ from typing import Any
 
 from edgellm.backends.jit import attention, matmul
 from edgellm.backends.jit.blocks import BLOCKS
+from edgellm.backends.jit.calls import FUNCTIONS
 from edgellm.backends.jit.compiling import kernel
 from edgellm.backends.jit.formats import FLOATS
 
@@ -31,3 +32,9 @@ def compiled(topic: str, kind: int) -> Any:
         makers = (matmul.float_matmul, matmul.float_row) if kind in FLOATS else (matmul.block_matmul, matmul.block_row)
         return kernel(makers[topic == "row"](kind))
     return kernel(_MAKERS[topic](kind))
+
+
+@cache
+def row_function(name: str) -> Any:
+    """Return one of `calls.FUNCTIONS`, compiled; it has an `address` for as long as the process lives."""
+    return kernel(FUNCTIONS[name].python)

@@ -20,6 +20,7 @@ from edgellm.program.ops import (
     Scale,
     SelectRows,
     Softcap,
+    Xielu,
 )
 
 _FIELDS: dict[type, str] = {
@@ -33,6 +34,7 @@ _FIELDS: dict[type, str] = {
     PositionScale: "out x factor period",
     Glu: "out gate up activation",
     Softcap: "out x cap",
+    Xielu: "out x alpha_p alpha_n beta eps",
     SelectRows: "out x",
     KVState: "name n_head_kv head_dim head_dim_v window rope movable",
     RopeSpec: "inv_freq style factors magnitude",

@@ -17,7 +17,12 @@ class Team:
         """Start the threads; where the system gives fewer, the team is smaller."""
         self._inboxes: list[SimpleQueue[tuple[Job, int, int] | None]] = []
         self._outbox: SimpleQueue[BaseException | None] = SimpleQueue()
-        for i in range(1, n):
+        self._dismiss = weakref.finalize(self, _dismiss, self._inboxes)
+        self.resize(n)
+
+    def resize(self, n: int) -> None:
+        """Let `n` threads run the next job.  Those that there are stay, whether they are needed or not."""
+        for i in range(len(self._inboxes) + 1, n):
             inbox: SimpleQueue[tuple[Job, int, int] | None] = SimpleQueue()
             thread = Thread(target=_serve, args=(inbox, self._outbox), name=f"edgellm-numba-{i}", daemon=True)
             try:
@@ -25,19 +30,16 @@ class Team:
             except RuntimeError:
                 break
             self._inboxes.append(inbox)
-        self._dismiss = weakref.finalize(self, _dismiss, list(self._inboxes))
-
-    @property
-    def size(self) -> int:
-        """How many threads there are, with the calling one."""
-        return 1 + len(self._inboxes)
+        self.size = min(n, 1 + len(self._inboxes))
+        """How many threads run a job, with the calling one."""
 
     def run(self, job: Job) -> None:
         """Call ``job(number, size)`` in every thread at once and wait for all.  Raises what one of them raised."""
-        for i, inbox in enumerate(self._inboxes, start=1):
+        others = self._inboxes[: self.size - 1]
+        for i, inbox in enumerate(others, start=1):
             inbox.put((job, i, self.size))
         job(0, self.size)
-        errors = [self._outbox.get() for _ in self._inboxes]
+        errors = [self._outbox.get() for _ in others]
         for error in errors:
             if error is not None:
                 raise error
