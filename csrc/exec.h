@@ -87,7 +87,7 @@ void edge_run_experts(edge_step *step, int index, int thread, int n);
 void edge_run_route(edge_step *step, const edge_op *op, int64_t from, int64_t to, int thread);
 void edge_run_recurrent(const edge_step *step, const edge_op *op, int thread, int n);
 
-/* exec_check.c: EDGE_OK or an error with its message. */
+/* exec_check.c, exec_check_batch.c: EDGE_OK or an error with its message. */
 int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, size_t size);
 int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size);
 

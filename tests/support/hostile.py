@@ -190,5 +190,5 @@ def spoil_field(rows: npt.NDArray[Any], rng: np.random.Generator, what: str) -> 
         rows[name][i] = rng.choice(FLOATS)
     else:
         # Small numbers are the valid ones of another op: the more dangerous kind of nonsense.
-        rows[name][i] = rng.integers(-1, 28) if rng.random() < 0.5 else _number(rng)
+        rows[name][i] = rng.integers(-1, 29) if rng.random() < 0.5 else _number(rng)
     return f"{what} {i} {name} {rows[name][i]}"
