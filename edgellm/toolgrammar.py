@@ -14,7 +14,7 @@ from edgellm.chat.recognise import ReplyFormat
 from edgellm.errors import GrammarError
 from edgellm.structured import Grammar
 from edgellm.structured.check import checked
-from edgellm.structured.toolcalls import Json, Part, Pattern, Token, call_grammar
+from edgellm.structured.toolcalls import Json, Opening, Part, Pattern, Token, call_grammar
 from edgellm.tokenizer import Tokenizer
 from edgellm.tools import Tool
 
@@ -44,8 +44,8 @@ class Shape:
     forms: Forms
     single: bool = False
     """Whether a reply ends with its first call."""
-    automatic: bool = True
-    """Whether the trigger means a call wherever it stands; if not, calls can only be demanded."""
+    opening: str = ""
+    """What begins a call that nobody demanded, if the trigger means none elsewhere: a regular expression."""
 
 
 def tool_grammar(
@@ -57,7 +57,7 @@ def tool_grammar(
     None where the format has no grammar; what the model writes is then only checked.
     """
     shape = _shape(format.name, source)
-    if shape is None or (choice == "auto" and not shape.automatic):
+    if shape is None or (choice == "auto" and shape.opening and thinks):
         return None
     tools = [tool for tool in tools if choice in ("auto", "required", tool.name)]
     demanded = choice != "auto"
@@ -67,7 +67,7 @@ def tool_grammar(
     if isinstance(trigger, (Json, Pattern)):
         return None
     return call_grammar(
-        trigger,
+        trigger if demanded or not shape.opening else Opening(shape.opening),
         [[piece for part in form for piece in spelled.parts(part)] for form in shape.forms(tools, most)],
         least=1 if demanded else 0,
         most=most,
@@ -232,7 +232,9 @@ _FIXED: dict[str, Shape] = {
         _around("", Pattern("[a-zA-Z0-9]{9}"), "<|tool_call:name|>NAME<|tool_call:args|>", "<|tool_call:end|>"),
     ),
     "functionary": Shape("<function=", _each("NAME>", "</function>")),
-    "llama": Shape('{"name": "', _each('NAME", "parameters": ', "}"), single=True, automatic=False),
+    "llama": Shape(
+        '{"name":', _each(' "NAME", "parameters": ', "}"), single=True, opening=r'\s*\{\s*"name"\s*:'
+    ),
     "qwen-coder": Shape("<function=", _tagged("NAME>\n", "<parameter=KEY>\n", "\n</parameter>\n", "</function>")),
     "minimax-m2": Shape('<invoke name="', _tagged('NAME">\n', '<parameter name="KEY">', "</parameter>\n", "</invoke>")),
     "minicpm": Shape('<function name="', _tagged('NAME">', '<param name="KEY">', "</param>", "</function>")),

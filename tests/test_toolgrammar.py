@@ -16,7 +16,7 @@ from edgellm.toolgrammar import tool_grammar
 from edgellm.tools import read_tools
 from tests.chat.test_replies_of_templates import ARGUMENTS, TOOLS, WRITE_ONE_CALL, WRITING, call, ours, reply_of
 from tests.structured.toy import TOOL as TOKEN
-from tests.structured.toy import accepts, draw
+from tests.structured.toy import COMPILER, accepts, draw, legal
 from tests.support.replies import SAMPLES
 
 PYTHON_VALUES = ("ByteDance", "openbmb")
@@ -68,8 +68,7 @@ def grammar(
 def test_what_a_template_writes_for_a_call_is_legal(path: Path) -> None:
     source = ours(path).source
     format = recognise(source)
-    choice = "required" if format.name == "llama" else "auto"
-    found = grammar(format.name, choice, source, tools=read_tools(TOOLS))
+    found = grammar(format.name, "auto", source, tools=read_tools(TOOLS))
     assert found is not None
     calls = [call("one", ARGUMENTS, 1), call("two", {"words": "x"}, 2)]
     calls = calls[:1] if path.stem.startswith(WRITE_ONE_CALL) else calls
@@ -126,6 +125,47 @@ def test_control_tokens_of_a_call_are_demanded_as_such() -> None:
     assert found is not None
     assert f"<[{TOKEN}]>" in found.lark
     assert not accepts(found, "[TOOL_CALLS]g[ARGS]{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "legal"),
+    [
+        ("", True),
+        ("Hi", True),
+        (" \n{", True),
+        ('{"nam": 1, "name": 2}', True),
+        ('Such as {"name": "h"}', True),
+        ('[{"name": 1}]', True),
+        ('{"name": "f", "parameters": {"s": "a", "n": 1}}', True),
+        ('\n { "name" : "g", "parameters": {}}', True),
+        ('{"name": "h", "parameters": {}}', False),
+        ('{"name": "f", "parameters": {"n": "1"}}', False),
+        ('{"name": "f", "parameters": {}}', False),
+        ('{"name": "Bob"}', False),
+        ('{"name":', False),
+        ('{"name": "g", "parameters": {}} Hi', False),
+    ],
+)
+def test_what_begins_like_a_call_of_llama_is_one(text: str, legal: bool) -> None:
+    found = grammar("llama")
+    assert found is not None
+    assert accepts(found, text) == legal
+    if legal and "parameters" in text:
+        parser = ReplyParser(recognise("", "llama"), schemas={tool.name: tool.parameters for tool in GIVEN})
+        parser.feed(text)
+        parser.finish()
+        assert [made.problem for made in parser.calls] == [None]
+        assert not parser.content.strip()
+
+
+def test_json_behind_a_control_token_of_llama_is_a_call_too() -> None:
+    found = grammar("llama", **{"<|python_tag|>": TOKEN})
+    assert found is not None
+    constraint = COMPILER.compile(found)
+    for token in [TOKEN, *b'{"name": "']:
+        assert token in legal(constraint)
+        constraint.advance(token)
+    assert legal(constraint) == [ord("f"), ord("g")]
 
 
 TAGGED = "<tool_call>\n<function=f>\n%s</function>\n</tool_call>"
@@ -203,12 +243,12 @@ def test_definitions_are_found_from_within_a_list() -> None:
 
 def test_the_documentation_lists_the_formats_and_what_is_held_to_a_schema() -> None:
     page = (Path(__file__).parents[1] / "docs" / "tools.md").read_text()
-    rows = dict(re.findall(r"^\| `([\w.-]+)` \|.*\| ([\w ]+) \|$", page, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([\w.-]+)` \|.*\| ([\w ,]+) \|$", page, re.MULTILINE))
     assert rows.keys() == CALLS.keys() - {"none"}
     assert {format for format, _, _ in SAMPLES.values()} <= rows.keys()
     sources = {"gigachat": "<|function_call|>"}
     for name, held in rows.items():
         found = [grammar(name, choice, sources.get(name, "")) for choice in ("auto", "f")]
-        assert [one is not None for one in found] == [held not in ("no", "where a call is required"), held != "no"]
+        assert [one is not None for one in found] == [held != "no"] * 2
         if found[1] is not None:
             assert ('"integer"' in found[1].lark) == (held != "the name")

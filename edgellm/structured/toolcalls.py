@@ -3,7 +3,8 @@
     call_grammar("<tool_call>", [["\\n", Json(schema), "\\n</tool_call>"]])
 
 Text is free until the trigger. From there on it must be one of the calls, a sequence of parts, to its end; then it is
-free again, or ends. The trigger is a text, which may also come about in pieces, or a control token.
+free again, or ends. The trigger is a text, which may also come about in pieces, a control token, or what a text begins
+with.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """A trigger that means a call only at the beginning of a text, or right behind a control token."""
+
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
 class Json:
     """JSON that fits a schema."""
 
@@ -46,7 +54,7 @@ Part = str | Token | Json | Pattern
 
 
 def call_grammar(
-    trigger: str | Token,
+    trigger: str | Token | Opening,
     calls: Sequence[Sequence[Part]],
     *,
     least: int = 0,
@@ -70,6 +78,8 @@ def call_grammar(
         raise ArgumentError("a call needs a trigger, and at least one form")
     if len(calls) > MAX_CALLS:
         raise GrammarError(f"there are {len(calls)} forms of calls, more than the limit of {MAX_CALLS}")
+    if isinstance(trigger, Opening) and (most != 1 or not before or after):
+        raise ArgumentError("what a text begins with is one call, and nothing comes after it")
     if least < 0 or (most is not None and most < max(1, least)):
         raise ArgumentError(f"there cannot be {least} to {most} calls")
     lines = [f"call_{i}: {' '.join(_part(part) for part in parts)}" for i, parts in enumerate(calls)]
@@ -78,8 +88,9 @@ def call_grammar(
         r"SPACE: /[\x20\t\r\n]{1,20}/",
         *free_text(trigger, frozenset(controls)),
         "found: head body",
-        f"next: SPACE? {_part(trigger)} body",
     ]
+    if not isinstance(trigger, Opening):
+        lines.append(f"next: SPACE? {_part(trigger)} body")
     first, later = ("found" if before else "next"), ("found" if after else "next")
     start = first
     if most != 1:
@@ -92,7 +103,7 @@ def call_grammar(
     return Grammar(HEADER + "\n".join(lines), "tools")
 
 
-def free_text(trigger: str | Token, controls: frozenset[int]) -> list[str]:
+def free_text(trigger: str | Token | Opening, controls: frozenset[int]) -> list[str]:
     """The rules `head`, free text up to and with the first trigger, and `rest`, free text without one.
 
     controls: ids of control tokens that may occur in it.
@@ -102,6 +113,13 @@ def free_text(trigger: str | Token, controls: frozenset[int]) -> list[str]:
     skip = "skip* " if allowed else ""
     if isinstance(trigger, Token):
         return [*lines, "FREE: /(?s:.*)/", f"head: {skip}FREE {_part(trigger)}"]
+    if isinstance(trigger, Opening):
+        return [
+            *lines,
+            f"FREE: /(?s:.*)/ & ~/(?:{trigger.regex})(?s:.*)/",
+            f"OPENING: /{trigger.regex}/",
+            f"head: {skip}OPENING",
+        ]
     pattern = re.sub(r"[^A-Za-z0-9]", lambda found: f"\\x{{{ord(found.group()):X}}}", check_text("trigger", trigger))
     return [
         *lines,
