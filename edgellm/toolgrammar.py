@@ -14,6 +14,8 @@ from edgellm.chat.recognise import ReplyFormat
 from edgellm.errors import GrammarError
 from edgellm.structured import Grammar
 from edgellm.structured.check import checked
+from edgellm.structured.grammar import literal
+from edgellm.structured.notation import Rules, call_arguments, gemma, python, python_keyword, written
 from edgellm.structured.toolcalls import Json, Opening, Part, Pattern, Token, call_grammar
 from edgellm.tokenizer import Tokenizer
 from edgellm.tools import Tool
@@ -32,8 +34,19 @@ class UpTo:
     end: str
 
 
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A tool's arguments in Gemma's notation, if that can say what the schema does, or else anything, up to `end`."""
+
+    tool: Tool
+    name: str
+    quote: str
+    end: str
+
+
+Piece = Part | UpTo | Quoted
 Fields = Mapping[str, Any]
-Forms = Callable[[Sequence[Tool], int | None], Iterator[list[Part | UpTo]]]
+Forms = Callable[[Sequence[Tool], int | None], Iterator[list[Piece]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +77,7 @@ def tool_grammar(
     most = 1 if shape.single or choice not in ("auto", "required") else None
     spelled = Spelling(format, tokenizer)
     (trigger,) = spelled.parts(shape.trigger) if len(spelled.parts(shape.trigger)) == 1 else (shape.trigger,)
-    if isinstance(trigger, (Json, Pattern)):
+    if not isinstance(trigger, (str, Token)):
         return None
     return call_grammar(
         trigger if demanded or not shape.opening else Opening(shape.opening),
@@ -86,7 +99,7 @@ class Spelling:
         self._pattern = re.compile("|".join(map(re.escape, sorted(self._controls, key=len, reverse=True))) or "(?!)")
         self.ids = frozenset(self._controls.values())
 
-    def parts(self, part: Part | UpTo) -> list[Part]:
+    def parts(self, part: Piece) -> list[Part]:
         """The same part, cut at the control tokens in it."""
         if isinstance(part, UpTo):
             end = self.parts(part.end)
@@ -94,6 +107,10 @@ class Spelling:
                 return [Pattern("(?s:.*)"), *end]
             # In one expression: a text by itself would take what can be the beginning of its end.
             return [Pattern(f"{_without(part.end.strip())}{re.escape(part.end.lstrip())}")]
+        if isinstance(part, Quoted):
+            notation = gemma(part.quote, part.end, self._controls.get(part.quote))
+            rules = _arguments(part.tool, lambda schema: written(notation, schema, part.name))
+            return [rules, *self.parts(part.end)] if rules else ["{", *self.parts(UpTo(part.end))]
         if not isinstance(part, str):
             return [part]
         found: list[Part] = []
@@ -119,7 +136,7 @@ def parameters(tool: Tool) -> dict[str, Any]:
 def _each(before: str, after: str) -> Forms:
     """A name and an object; NAME stands for the name."""
 
-    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
         for tool in tools:
             yield [before.replace("NAME", tool.name), Json(parameters(tool)), *([after] if after else [])]
 
@@ -129,21 +146,57 @@ def _each(before: str, after: str) -> Forms:
 def _around(before: str, pattern: Pattern, middle: str, after: str = "") -> Forms:
     """A pattern, and then an object, between texts; NAME stands for the name."""
 
-    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
         for tool in tools:
             first, second = before.replace("NAME", tool.name), middle.replace("NAME", tool.name)
-            parts: list[Part | UpTo] = [first, pattern, second, Json(parameters(tool)), after]
+            parts: list[Piece] = [first, pattern, second, Json(parameters(tool)), after]
             yield [part for part in parts if part != ""]
 
     return forms
 
 
-def _only_named(before: str, end: str) -> Forms:
-    """Anything up to the end; NAME stands for the name."""
-    return lambda tools, most: ([before.replace("NAME", tool.name), UpTo(end)] for tool in tools)
+def _quoted(before: str, quote: str, end: str) -> Forms:
+    """Gemma's notation; NAME stands for the name."""
+    return lambda tools, most: (
+        [before.replace("NAME", tool.name), Quoted(tool, f"tool_{i}", quote, end)] for i, tool in enumerate(tools)
+    )
 
 
-def _addressed(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+def _expressions(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
+    """A list of calls as in Python, with the end of LFM2.  Behind a call that cannot be enforced anything may come."""
+    end = "<|tool_call_end|>"
+    notation = python(end)
+    calls: list[str] = []
+    lines: list[str] = []
+    free: list[str] = []
+    for i, tool in enumerate(tools):
+        name = f"tool_{i}"
+        rules = _arguments(tool, lambda schema, name=name: call_arguments(notation, schema, name, python_keyword))
+        if rules is None:
+            free.append(f"{tool.name}(")
+        else:
+            calls.append(f'{literal(tool.name + "(")} {rules.start} ")"')
+            lines += rules.lines
+    others: list[Piece] = []
+    if calls:
+        lines.append(f"listed: {' | '.join(calls)}")
+        several = f"{{0,{(most or MAX_LISTED) - 1}}}"
+        yield ["[", Rules(f"listed (comma listed){several}" if most != 1 else "listed", tuple(lines)), "]", end]
+        others = [Rules(f"(listed comma){several}", tuple(lines))] if most != 1 else []
+    for head in free:
+        yield ["[", *others, head, UpTo(end)]
+
+
+def _arguments(tool: Tool, rules: Callable[[Mapping[str, Any]], Rules]) -> Rules | None:
+    """The rules for a tool's arguments; None where its notation cannot say what its schema does."""
+    try:
+        return rules(parameters(tool))
+    except GrammarError as error:
+        _log.warning("only the name of the tool %s will be enforced, because its schema has %s", tool.name, error)
+        return None
+
+
+def _addressed(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
     """Harmony: the name is in a header, which may say more in one order or another."""
     constrained = "<|constrain|>json"
     for tool in tools:
@@ -154,7 +207,7 @@ def _addressed(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | 
 def _listed(name: str, arguments: str, after: str, first: Fields | None = None, last: Fields | None = None) -> Forms:
     """A list of objects, with further members before and behind; without `name` the name is the key."""
 
-    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
         items: list[Any] = []
         definitions: dict[str, Any] = {}
         for tool in tools:
@@ -174,7 +227,7 @@ def _listed(name: str, arguments: str, after: str, first: Fields | None = None, 
 def _tagged(head: str, key: str, value_end: str, close: str) -> Forms:
     """Values between tags; NAME and KEY stand for the names of the tool and of a parameter."""
 
-    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Part | UpTo]]:
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
         for tool in tools:
             schema = parameters(tool)
             properties: Mapping[str, Any] = schema.get("properties") or {}
@@ -185,7 +238,7 @@ def _tagged(head: str, key: str, value_end: str, close: str) -> Forms:
                 continue
             for n in range(len(optional) + 1):
                 for left_out in itertools.combinations(optional, n):
-                    parts: list[Part | UpTo] = [head.replace("NAME", tool.name)]
+                    parts: list[Piece] = [head.replace("NAME", tool.name)]
                     for name in properties:
                         if name not in left_out:
                             parts += _parameter(key.replace("KEY", name), properties[name], value_end)
@@ -194,7 +247,7 @@ def _tagged(head: str, key: str, value_end: str, close: str) -> Forms:
     return forms
 
 
-def _parameter(key: str, schema: Any, end: str) -> list[Part | UpTo]:
+def _parameter(key: str, schema: Any, end: str) -> list[Piece]:
     """A parameter: texts stand as they are, everything else as JSON.  TEXT stands for whether it is a text."""
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     options = schema.get("enum") if isinstance(schema, Mapping) else None
@@ -232,9 +285,7 @@ _FIXED: dict[str, Shape] = {
         _around("", Pattern("[a-zA-Z0-9]{9}"), "<|tool_call:name|>NAME<|tool_call:args|>", "<|tool_call:end|>"),
     ),
     "functionary": Shape("<function=", _each("NAME>", "</function>")),
-    "llama": Shape(
-        '{"name":', _each(' "NAME", "parameters": ', "}"), single=True, opening=r'\s*\{\s*"name"\s*:'
-    ),
+    "llama": Shape('{"name":', _each(' "NAME", "parameters": ', "}"), single=True, opening=r'\s*\{\s*"name"\s*:'),
     "qwen-coder": Shape("<function=", _tagged("NAME>\n", "<parameter=KEY>\n", "\n</parameter>\n", "</function>")),
     "minimax-m2": Shape('<invoke name="', _tagged('NAME">\n', '<parameter name="KEY">', "</parameter>\n", "</invoke>")),
     "minicpm": Shape('<function name="', _tagged('NAME">', '<param name="KEY">', "</param>", "</function>")),
@@ -247,7 +298,7 @@ _FIXED: dict[str, Shape] = {
             "</｜DSML｜invoke>",
         ),
     ),
-    "lfm2": Shape("<|tool_call_start|>", _only_named("[NAME(", "<|tool_call_end|>")),
+    "lfm2": Shape("<|tool_call_start|>", _expressions),
     "harmony": Shape(" to=functions.", _addressed, single=True),
 }
 
@@ -272,9 +323,9 @@ def _shape(name: str, source: str) -> Shape | None:
     if name == "gigachat" and "<|function_call|>" in source:
         return Shape("<|function_call|>", _each('{"name": "NAME", "arguments": ', "}"), single=True)
     if name == "gemma":
-        new = "<|tool_call>" in source
-        trigger, end = ("<|tool_call>", "<tool_call|>") if new else ("<start_function_call>", "<end_function_call>")
-        return Shape(trigger, _only_named("call:NAME{", end))
+        if "<|tool_call>" in source:
+            return Shape("<|tool_call>", _quoted("call:NAME", '<|"|>', "<tool_call|>"))
+        return Shape("<start_function_call>", _quoted("call:NAME", "<escape>", "<end_function_call>"))
     if name == "glm":
         gap = "\n" if re.search(r"</arg_key>(\n|\\n)", source) else ""
         return Shape(

@@ -17,6 +17,7 @@ from typing import Any
 from edgellm.errors import ArgumentError, GrammarError
 from edgellm.structured.check import checked
 from edgellm.structured.grammar import HEADER, Grammar, check_text, inline_json, literal, regex_body
+from edgellm.structured.notation import Rules
 
 MAX_CALLS = 500
 
@@ -49,7 +50,7 @@ class Pattern:
     regex: str
 
 
-Part = str | Token | Json | Pattern
+Part = str | Token | Json | Pattern | Rules
 """A piece of a call; a string is a text as it stands."""
 
 
@@ -86,6 +87,7 @@ def call_grammar(
     lines += [
         f"body: {' | '.join(f'call_{i}' for i in range(len(calls)))}",
         r"SPACE: /[\x20\t\r\n]{1,20}/",
+        *dict.fromkeys(line for parts in calls for part in parts if isinstance(part, Rules) for line in part.lines),
         *free_text(trigger, frozenset(controls)),
         "found: head body",
     ]
@@ -136,4 +138,6 @@ def _part(part: Part) -> str:
         return f"<[{part.id}]>"
     if isinstance(part, Json):
         return inline_json(checked(part.schema))
+    if isinstance(part, Rules):
+        return part.start
     return regex_body(part.regex)
