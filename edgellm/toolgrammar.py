@@ -157,9 +157,12 @@ def _around(before: str, pattern: Pattern, middle: str, after: str = "") -> Form
 
 def _quoted(before: str, quote: str, end: str) -> Forms:
     """Gemma's notation; NAME stands for the name."""
-    return lambda tools, most: (
-        [before.replace("NAME", tool.name), Quoted(tool, f"tool_{i}", quote, end)] for i, tool in enumerate(tools)
-    )
+
+    def forms(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
+        for i, tool in enumerate(tools):
+            yield [before.replace("NAME", tool.name), Quoted(tool, f"tool_{i}", quote, end)]
+
+    return forms
 
 
 def _expressions(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece]]:
