@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from edgellm.chat.recognise import ReplyFormat
@@ -109,7 +110,7 @@ class Spelling:
             return [Pattern(f"{_without(part.end.strip())}{re.escape(part.end.lstrip())}")]
         if isinstance(part, Quoted):
             notation = gemma(part.quote, part.end, self._controls.get(part.quote))
-            rules = _arguments(part.tool, lambda schema: written(notation, schema, part.name))
+            rules = _arguments(part.tool, partial(written, notation, name=part.name))
             return [rules, *self.parts(part.end)] if rules else ["{", *self.parts(UpTo(part.end))]
         if not isinstance(part, str):
             return [part]
@@ -173,8 +174,7 @@ def _expressions(tools: Sequence[Tool], most: int | None) -> Iterator[list[Piece
     lines: list[str] = []
     free: list[str] = []
     for i, tool in enumerate(tools):
-        name = f"tool_{i}"
-        rules = _arguments(tool, lambda schema, name=name: call_arguments(notation, schema, name, python_keyword))
+        rules = _arguments(tool, partial(call_arguments, notation, name=f"tool_{i}", key=python_keyword))
         if rules is None:
             free.append(f"{tool.name}(")
         else:
