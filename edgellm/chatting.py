@@ -75,7 +75,9 @@ def prepare_turn(
         prompt,
         ReplyParser(format, schemas=schemas_of(options.tools), lead=lead),
         prompts.reply_tokens(format),
-        _constraint(prompts, constraints, prompt, format, source, tools, asked.tool_choice, thinks) if tools else None,
+        _constraint(prompts, constraints, prompt, format, source, tools, asked.tool_choice, thinks, lead)
+        if tools
+        else None,
     )
 
 
@@ -110,9 +112,10 @@ def _constraint(
     tools: Sequence[Tool],
     tool_choice: object,
     thinks: bool,
+    lead: str,
 ) -> Constraint | None:
     choice = chosen(tool_choice, tools)
-    grammar = tool_grammar(format, source, tools, choice, thinks, prompts.tokenizer)
+    grammar = tool_grammar(format, source, tools, choice, thinks, prompts.tokenizer, lead)
     if grammar is None:
         if choice != "auto":
             raise ArgumentError(

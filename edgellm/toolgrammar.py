@@ -17,7 +17,7 @@ from edgellm.structured import Grammar
 from edgellm.structured.check import checked
 from edgellm.structured.grammar import literal
 from edgellm.structured.notation import Rules, call_arguments, gemma, python, python_keyword, written
-from edgellm.structured.toolcalls import Json, Opening, Part, Pattern, Token, call_grammar
+from edgellm.structured.toolcalls import Json, Marked, Opening, Part, Pattern, Token, Trigger, call_grammar
 from edgellm.tokenizer import Tokenizer
 from edgellm.tools import Tool
 
@@ -60,14 +60,23 @@ class Shape:
     """Whether a reply ends with its first call."""
     opening: str = ""
     """What begins a call that nobody demanded, if the trigger means none elsewhere: a regular expression."""
+    plain: str | None = None
+    """What an answer begins with behind the trigger, which means a call only with the name of a tool behind it."""
 
 
 def tool_grammar(
-    format: ReplyFormat, source: str, tools: Sequence[Tool], choice: str, thinks: bool, tokenizer: Tokenizer
+    format: ReplyFormat,
+    source: str,
+    tools: Sequence[Tool],
+    choice: str,
+    thinks: bool,
+    tokenizer: Tokenizer,
+    lead: str = "",
 ) -> Grammar | None:
     """The grammar of a reply in which tools may be called ("auto") or must be ("required", or a name).
 
     source: of the template.  thinks: whether the model may reason before it calls.
+    lead: what of the prompt is the beginning of the reply.
     None where the format has no grammar; what the model writes is then only checked.
     """
     shape = _shape(format.name, source)
@@ -80,14 +89,20 @@ def tool_grammar(
     (trigger,) = spelled.parts(shape.trigger) if len(spelled.parts(shape.trigger)) == 1 else (shape.trigger,)
     if not isinstance(trigger, (str, Token)):
         return None
+    announced: Trigger = trigger
+    if shape.opening and not demanded:
+        announced = Opening(shape.opening)
+    elif shape.plain is not None and isinstance(trigger, str):
+        announced = Marked(trigger)
     return call_grammar(
-        trigger if demanded or not shape.opening else Opening(shape.opening),
+        announced,
         [[piece for part in form for piece in spelled.parts(part)] for form in shape.forms(tools, most)],
         least=1 if demanded else 0,
         most=most,
         before=thinks or not demanded,
         after=not demanded and not shape.single,
         controls=spelled.ids,
+        begun=shape.plain if lead == shape.trigger else None,
     )
 
 
@@ -288,6 +303,7 @@ _FIXED: dict[str, Shape] = {
         _around("", Pattern("[a-zA-Z0-9]{9}"), "<|tool_call:name|>NAME<|tool_call:args|>", "<|tool_call:end|>"),
     ),
     "functionary": Shape("<function=", _each("NAME>", "</function>")),
+    "functionary-v3.2": Shape(">>>", _each("NAME\n", ""), plain="all\n"),
     "llama": Shape('{"name":', _each(' "NAME", "parameters": ', "}"), single=True, opening=r'\s*\{\s*"name"\s*:'),
     "qwen-coder": Shape("<function=", _tagged("NAME>\n", "<parameter=KEY>\n", "\n</parameter>\n", "</function>")),
     "minimax-m2": Shape('<invoke name="', _tagged('NAME">\n', '<parameter name="KEY">', "</parameter>\n", "</invoke>")),

@@ -22,7 +22,7 @@ from tests.support.replies import SAMPLES
 PYTHON_VALUES = ("ByteDance", "openbmb")
 """Their templates write lists as Python does, which models are not made to."""
 UNENFORCED = (
-    *("meetkai-functionary-medium-v3.2", "muse", "Kimi-K3", "tencent", "GigaChat3-"),
+    *("muse", "Kimi-K3", "tencent", "GigaChat3-"),
     "CohereForAI-c4ai-command-r-plus",
 )
 OTHER_SPELLING = ("MiniMax-M1", "Reka", "inclusionai-ling")
@@ -59,16 +59,23 @@ class Texts:
 
 
 def grammar(
-    format: str, choice: str = "auto", source: str = "", thinks: bool = False, tools: Any = GIVEN, **controls: int
+    format: str,
+    choice: str = "auto",
+    source: str = "",
+    thinks: bool = False,
+    tools: Any = GIVEN,
+    lead: str = "",
+    **controls: int,
 ) -> Grammar | None:
-    return tool_grammar(recognise(source, format), source, tools, choice, thinks, Texts(**controls))  # type: ignore[arg-type]
+    return tool_grammar(recognise(source, format), source, tools, choice, thinks, Texts(**controls), lead)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ENFORCED, ids=lambda p: p.stem)
 def test_what_a_template_writes_for_a_call_is_legal(path: Path) -> None:
     source = ours(path).source
     format = recognise(source)
-    found = grammar(format.name, "auto", source, tools=read_tools(TOOLS))
+    lead = ">>>" if format.name == "functionary-v3.2" else ""
+    found = grammar(format.name, "auto", source, tools=read_tools(TOOLS), lead=lead)
     assert found is not None
     calls = [call("one", ARGUMENTS, 1), call("two", {"words": "x"}, 2)]
     calls = calls[:1] if path.stem.startswith(WRITE_ONE_CALL) else calls
@@ -166,6 +173,40 @@ def test_json_behind_a_control_token_of_llama_is_a_call_too() -> None:
         assert token in legal(constraint)
         constraint.advance(token)
     assert legal(constraint) == [ord("f"), ord("g")]
+
+
+@pytest.mark.parametrize(
+    ("text", "auto", "required"),
+    [
+        ("", False, False),
+        ("all\n", True, False),
+        ("all\nHi >>> there >>>h\n", True, False),
+        ("Hi", False, False),
+        ('f\n{"n": 1}', True, True),
+        ('f\n{"n": 1}>>>g\n{}', True, True),
+        ('all\nHi>>>f\n{"n": 1}>>>g\n{}', True, False),
+        ('f\n{"n": 1}>>>all\nHi', True, False),
+        ("h\n{}", False, False),
+        ("f\n{}", False, False),
+        ("all\nHi>>>f\n{}", False, False),
+        ("all\nHi>>>f\n", False, False),
+        ('g\n{}>>>f\n{"n": "1"}', False, False),
+    ],
+)
+def test_a_prompt_that_ends_with_the_mark_of_functionary(text: str, auto: bool, required: bool) -> None:
+    for choice, expected in (("auto", auto), ("required", required)):
+        found = grammar("functionary-v3.2", choice, lead=">>>")
+        assert found is not None
+        assert accepts(found, text) == expected
+    if auto:
+        parser = ReplyParser(
+            recognise("", "functionary-v3.2"), schemas={t.name: t.parameters for t in GIVEN}, lead=">>>"
+        )
+        parser.feed(text)
+        parser.finish()
+        assert [(made.name, made.problem) for made in parser.calls] == [
+            (name, None) for name in ("f", "g") if f"{name}\n{{" in text
+        ]
 
 
 TAGGED = "<tool_call>\n<function=f>\n%s</function>\n</tool_call>"

@@ -37,6 +37,13 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """A trigger that means a call only together with the text that one of the calls begins with."""
+
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
 class Json:
     """JSON that fits a schema."""
 
@@ -52,10 +59,11 @@ class Pattern:
 
 Part = str | Token | Json | Pattern | Rules
 """A piece of a call; a string is a text as it stands."""
+Trigger = str | Token | Opening | Marked
 
 
 def call_grammar(
-    trigger: str | Token | Opening,
+    trigger: Trigger,
     calls: Sequence[Sequence[Part]],
     *,
     least: int = 0,
@@ -63,6 +71,7 @@ def call_grammar(
     before: bool = True,
     after: bool = True,
     controls: Iterable[int] = (),
+    begun: str | None = None,
 ) -> Grammar:
     """A text with `least` to `most` calls, each beginning with the trigger and going on as one of `calls`.
 
@@ -70,6 +79,8 @@ def call_grammar(
     after: any text may come after a call; False: white space, other calls, or the end, which comes by itself after the
         only call that there may be.
     controls: ids of control tokens that may occur in free text, such as those around a model's reasoning.
+    begun: if given, the trigger of the first call is already there; if no call has to be, the text may also begin with
+        `begun` and go on with anything.
 
     With ``least=0`` a text without the trigger is free, whatever the other arguments say. The calls are not parsed:
     the value of the text is the text. Raises GrammarError for a schema that cannot be used, ArgumentError for values
@@ -88,20 +99,24 @@ def call_grammar(
         f"body: {' | '.join(f'call_{i}' for i in range(len(calls)))}",
         r"SPACE: /[\x20\t\r\n]{1,20}/",
         *dict.fromkeys(line for parts in calls for part in parts if isinstance(part, Rules) for line in part.lines),
-        *free_text(trigger, frozenset(controls)),
-        "found: head body",
     ]
+    if isinstance(trigger, Marked):
+        lines += _marked(trigger.mark, calls, frozenset(controls))
+    else:
+        lines += [*free_text(trigger, frozenset(controls)), "found: head body"]
     if not isinstance(trigger, Opening):
-        lines.append(f"next: SPACE? {_part(trigger)} body")
-    first, later = ("found" if before else "next"), ("found" if after else "next")
-    start = first
+        lines.append(f"next: SPACE? {_part(trigger.mark if isinstance(trigger, Marked) else trigger)} body")
+    later = "found" if after else "next"
+    start = "found" if before else "next"
+    if begun is not None:
+        start = "body" if least else f"(body | {_part(begun)})"
     if most != 1:
         start += f" {later}{{{max(0, least - 1)},{'' if most is None else most - 1}}}"
     if after:
         start += " rest"
     elif most != 1:
         start += " SPACE?"
-    lines.append(f"start: {start}" if least else f"start: {start} | rest")
+    lines.append(f"start: {start}" if least or begun is not None else f"start: {start} | rest")
     return Grammar(HEADER + "\n".join(lines), "tools")
 
 
@@ -122,13 +137,28 @@ def free_text(trigger: str | Token | Opening, controls: frozenset[int]) -> list[
             f"OPENING: /{trigger.regex}/",
             f"head: {skip}OPENING",
         ]
-    pattern = re.sub(r"[^A-Za-z0-9]", lambda found: f"\\x{{{ord(found.group()):X}}}", check_text("trigger", trigger))
+    lines.append(f"FREE: /(?s:.*)/ & ~/(?s:.*){_escaped(check_text('trigger', trigger))}(?s:.*)/")
+    return [*lines, f"words[lazy]: FREE {literal(trigger)}", f"head: {skip}words"]
+
+
+def _marked(mark: str, calls: Sequence[Sequence[Part]], controls: frozenset[int]) -> list[str]:
+    """The rules `found`, free text and the first call in it, and `rest`, as in `free_text`."""
+    heads = [mark + check_text("the beginning of a call", parts[0]) for parts in calls]
+    allowed = ",".join(map(str, sorted(controls)))
+    skip = "skip* " if allowed else ""
     return [
-        *lines,
-        f"FREE: /(?s:.*)/ & ~/(?s:.*){pattern}(?s:.*)/",
-        f"words[lazy]: FREE {literal(trigger)}",
-        f"head: {skip}words",
+        *([f"skip: FREE <[{allowed}]>"] if allowed else []),
+        f"rest: {skip}FREE",
+        f"FREE: /(?s:.*)/ & ~/(?s:.*)({'|'.join(map(_escaped, heads))})(?s:.*)/",
+        *(f"words_{i}[lazy]: FREE {literal(head)}" for i, head in enumerate(heads)),
+        *(f"found_{i}: {skip}words_{i} {' '.join(map(_part, parts[1:]))}" for i, parts in enumerate(calls)),
+        f"found: {' | '.join(f'found_{i}' for i in range(len(calls)))}",
     ]
+
+
+def _escaped(text: str) -> str:
+    """A text as a regular expression that is safe between slashes."""
+    return re.sub(r"[^A-Za-z0-9]", lambda found: f"\\x{{{ord(found.group()):X}}}", text)
 
 
 def _part(part: Part) -> str:
