@@ -12,8 +12,8 @@ import pytest
 
 from edgellm.errors import ArgumentError, GrammarError
 from edgellm.structured import Grammar
-from edgellm.structured.toolcalls import Json, Pattern, Token, call_grammar
-from tests.structured.toy import COMPILER, END, TABLE, TOOL, legal
+from edgellm.structured.toolcalls import Json, Marked, Opening, Pattern, Token, call_grammar
+from tests.structured.toy import COMPILER, END, TABLE, TOOL, accepts, legal
 
 SCHEMA = {
     "type": "object",
@@ -124,3 +124,21 @@ def test_many_tools_compile():
     schemas = [{**SCHEMA, "properties": {**SCHEMA["properties"], "name": {"const": f"tool_{i}"}}} for i in range(128)]
     grammar = call_grammar("<t>", [[Json(schema), "</t>"] for schema in schemas])
     assert outcome(grammar, "<t>" + json.dumps({"name": "tool_77", "arguments": {}}) + "</t>") == "complete"
+
+
+def test_what_a_text_begins_with_is_its_only_call() -> None:
+    found = call_grammar(Opening("[0-9]+:"), [["x"]], most=1, after=False)
+    assert [text for text in ("", "a 1:y", "1", "12:x", "12:y", "1:x ") if accepts(found, text)] == [
+        "",
+        "a 1:y",
+        "1",
+        "12:x",
+    ]
+    with pytest.raises(ArgumentError, match="is one call"):
+        call_grammar(Opening("[0-9]+:"), [["x"]])
+
+
+def test_a_mark_is_free_text_until_a_call_follows_it() -> None:
+    found = call_grammar(Marked("#"), [["x", "1"], ["y", "2"]], begun="!")
+    texts = ["!", "!#", "!#z", "!##x1", "x1", "y2 # #x1", "", "z", "x2", "!#x", "!#x2", "x1#y"]
+    assert [text for text in texts if accepts(found, text)] == texts[:6]
