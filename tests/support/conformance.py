@@ -63,7 +63,7 @@ def recipe(name: str, *, lean: bool = False, folder: Path = DATA) -> Recipe:
 
 
 def folder_of(name: str) -> Path:
-    """Return where a recipe and its logits are: the shared folder, or this repository's for those of its own."""
+    """Return where a recipe and its logits are: beside the repository, or in it for those of its own."""
     return SHARED if (SHARED / "recipes" / f"{name}.json").is_file() else DATA
 
 
