@@ -15,6 +15,9 @@ def program(name: str, n_layer: int = 2, **changes: Any) -> Program:
     recipe = conformance.recipe(f"{name}-dense", lean=True)
     if n_layer != 2:
         recipe.metadata.pop(f"{name}.attention.sliding_window_pattern", None)
+    for key, value in recipe.metadata.items():
+        if key.startswith("xielu.") and isinstance(value, list):  # one number a layer
+            recipe.metadata[key] = [value[0]] * n_layer
     metadata = recipe.metadata | {f"{name}.{key.replace('__', '.')}": value for key, value in changes.items()}
     layer = {k.removeprefix("blk.0."): shape for k, shape in recipe.tensors.items() if k.startswith("blk.0.")}
     layers = {f"blk.{i}.{k}": shape for i in range(n_layer) for k, shape in layer.items()}
