@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgellm.catalog import cache, hub, wheels
-from edgellm.catalog.cache import Progress, cache_dir
+from edgellm.catalog.cache import Progress
 from edgellm.catalog.entry import Catalog, Entry, HubFile, Source, WheelMember, load, parse_hub_name
+from edgellm.config import cache_dir
 from edgellm.errors import DownloadError, ModelNotFoundError
 
 __all__ = [

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from edgellm.config import cache_dir
 from edgellm.errors import DownloadError
 
 # (bytes done, bytes in all or None if unknown, phase). Phases: waiting, downloading, unpacking, verifying.
@@ -19,21 +20,6 @@ CHUNK = 1 << 20
 # Left free on the disk beside the model.
 MARGIN = 16 << 20
 LOCK_POLL_SECONDS = 0.1
-
-
-def cache_dir() -> Path:
-    """The folder for everything EdgeLLM fetches: `EDGELLM_HOME`, or the user's cache folder of the platform."""
-    if home := os.environ.get("EDGELLM_HOME"):
-        return Path(home).expanduser().absolute()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        # The specification says to ignore relative paths.
-        base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        base = base if base.is_absolute() else Path.home() / ".cache"
-    return base / "edgellm"
 
 
 def models_dir() -> Path:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from edgellm.config import cache_dir
+
 log = logging.getLogger("edgellm")
 
 _DAYS_KEPT = 30
@@ -76,24 +78,11 @@ def _candidates() -> Iterator[Path]:
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(given).expanduser().absolute() / "edgellm" / name
     try:
-        yield _user_cache() / name
+        yield cache_dir() / name
     except RuntimeError as error:
         log.info("there is no home for compiled code: %s", error)
     user = os.environ.get("USERNAME", "user") if sys.platform == "win32" else os.getuid()
     yield Path(tempfile.gettempdir()) / f"edgellm-{user}-{name}"
-
-
-def _user_cache() -> Path:
-    if home := os.environ.get("EDGELLM_HOME"):
-        return Path(home).expanduser().absolute()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        base = base if base.is_absolute() else Path.home() / ".cache"
-    return base / "edgellm"
 
 
 def _private(folder: Path) -> bool:
