@@ -14,8 +14,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from edgellm.benchmark import Runs
-from edgellm.errors import ArgumentError, BackendError
+from edgellm.benchmark import Runs, check_counts
+from edgellm.errors import BackendError
 from edgellm.model import Model
 
 
@@ -51,9 +51,7 @@ def compare(
     Both see random ids.  Raises BackendError without the package ``llama_cpp`` (the extra ``bench``), or
     where it cannot load the file.
     """
-    for name, value in (("prompt", prompt), ("generate", generate), ("repeat", repeat)):
-        if value < 1:
-            raise ArgumentError(f"{name} must be at least 1, not {value}")
+    check_counts(prompt=prompt, generate=generate, repeat=repeat, batch=batch)
     context, many = max(depth, 1), batch or 1
     n_ctx = max(prompt + 1, (context + generate + 17) * many)
     rng = random.Random(seed)
@@ -169,9 +167,7 @@ class Peer:
             batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, position, 1
             batch.seq_id[i][0] = sequence
             batch.logits[i] = True
-        status = self._lib.llama_decode(self._context, batch)
-        if status:
-            raise BackendError(f"llama.cpp failed with status {status}")
+        self._decode(batch)
 
     def _forget(self) -> None:
         self._lib.llama_memory_clear(self._lib.llama_get_memory(self._context), True)
@@ -180,9 +176,12 @@ class Peer:
         for at in range(0, len(tokens), 512):
             part = tokens[at : at + 512]
             ids = (self._lib.llama_token * len(part))(*part)
-            status = self._lib.llama_decode(self._context, self._lib.llama_batch_get_one(ids, len(part)))
-            if status:
-                raise BackendError(f"llama.cpp failed with status {status}")
+            self._decode(self._lib.llama_batch_get_one(ids, len(part)))
+
+    def _decode(self, batch: Any) -> None:
+        status = self._lib.llama_decode(self._context, batch)
+        if status:
+            raise BackendError(f"llama.cpp failed with status {status}")
 
     def _likeliest(self, row: int = -1) -> int:
         logits = self._lib.llama_get_logits_ith(self._context, row)

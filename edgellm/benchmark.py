@@ -75,9 +75,7 @@ def run_benchmark(
     nothing is remembered from one to the next and a vocabulary is not needed.
     Raises ArgumentError for counts below 1, and what `Model` raises.
     """
-    for name, value in (("prompt", prompt), ("generate", generate), ("repeat", repeat), ("batch", batch)):
-        if value is not None and value < 1:
-            raise ArgumentError(f"{name} must be at least 1, not {value}")
+    check_counts(prompt=prompt, generate=generate, repeat=repeat, batch=batch)
     if depth is not None and depth < 0:
         raise ArgumentError(f"depth must be at least 0, not {depth}")
     context = max(depth or 0, 1)
@@ -109,6 +107,13 @@ def run_benchmark(
             batch=batch,
             batch_tps=statistics.median(together) if together else None,
         )
+
+
+def check_counts(**counts: int | None) -> None:
+    """Raise ArgumentError for the first count below 1; None is what was not asked for."""
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise ArgumentError(f"{name} must be at least 1, not {value}")
 
 
 class Runs:
