@@ -23,9 +23,9 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 CORE = [
     *("exec", "exec_check", "exec_check_batch", "exec_ops", "exec_attention", "exec_experts", "exec_recurrent"),
-    *("pool", "trig", "cpu", "bandwidth", "pymodule", "pybuffers", "pytools"),
+    *("pool", "trig", "cpu", "bandwidth", "choose", "pymodule", "pybuffers", "pytools"),
 ]
-KERNELS = ["matmul", "rows", "attention", "attention_q8", "experts", "recurrent", "table"]
+KERNELS = ["matmul", "rows", "attention", "attention_q8", "experts", "recurrent", "choose", "table"]
 HEADERS = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "csrc").rglob("*.h"))]
 FLAGS = ["-std=c11", "-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra"]
 X86 = {

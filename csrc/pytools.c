@@ -1,9 +1,13 @@
 /* Functions of the module that need no executor: the processor, its memory's speed, rows of any type as floats. */
 #include "pytools.h"
 
+#include <string.h>
+
+#include "choose.h"
 #include "cpu.h"
 #include "edgellm.h"
 #include "pool.h"
+#include "pybuffers.h"
 
 static PyObject *cpu_info(PyObject *module, PyObject *none) {
     (void)module;
@@ -77,9 +81,51 @@ static PyObject *dequantize(PyObject *module, PyObject *args) {
     return result;
 }
 
+/* choose(isa, logits, ids, values, k, whole, cuts, uniform): a token, or None; see edge_choice. */
+static PyObject *choose(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *isa;
+    PyObject *given[4];
+    edge_choice c = {0};
+    if (!PyArg_ParseTuple(args, "sOOOidOd", &isa, &given[0], &given[1], &given[2], &c.k, &c.whole, &given[3], &c.uniform))
+        return NULL;
+    const edge_kernels *kernels = edge_cpu_table(isa);
+    if (!kernels) return PyErr_Format(PyExc_ValueError, "instruction set '%s' does not work here", isa);
+    static const size_t item[4] = {4, 4, 4, sizeof(edge_cut)};
+    static const char *const what[4] = {"logits", "ids", "values", "cuts"};
+    edge_cut cuts[EDGE_MAX_CUTS];
+    Py_buffer view[4];
+    Py_ssize_t n[4];
+    int held = 0;
+    PyObject *result = NULL;
+    for (; held < 4; held++)
+        if (!edge_items(given[held], &view[held], item[held], what[held], &n[held])) goto out;
+    c.logits = view[0].buf;
+    c.ids = view[1].buf;
+    c.values = view[2].buf;
+    c.cuts = cuts;
+    int right = n[0] > 0 && n[0] <= INT32_MAX / 2 && n[1] <= n[0] && n[1] == n[2] && n[3] <= EDGE_MAX_CUTS &&
+                c.k > 0 && c.k <= EDGE_MAX_CHOICES;
+    for (Py_ssize_t i = 0; right && i < n[1]; i++) right = c.ids[i] > (i ? c.ids[i - 1] : -1) && c.ids[i] < n[0];
+    if (!right) {
+        PyErr_SetString(PyExc_ValueError, "choose wants ascending ids of logits, a value for each, and 1 to 1024 choices");
+        goto out;
+    }
+    memcpy(cuts, view[3].buf, (size_t)view[3].len); /* which may begin anywhere */
+    c.n = (int32_t)n[0];
+    c.n_edits = (int32_t)n[1];
+    c.n_cuts = (int32_t)n[3];
+    int32_t token = edge_choose(kernels, &c);
+    result = token == -2 ? PyErr_NoMemory() : token < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(token);
+out:
+    while (held > 0) PyBuffer_Release(&view[--held]);
+    return result;
+}
+
 PyMethodDef edge_functions[] = {
     {"cpu_info", cpu_info, METH_NOARGS, "cpu_info() -> {isa, available, features}: kernels that work here."},
     {"read_bandwidth", read_bandwidth, METH_VARARGS, "read_bandwidth(bytes, threads, repeats) -> GB/s, the best."},
     {"dequantize", dequantize, METH_VARARGS, "dequantize(isa, type, rows, row_bytes, out): rows as float32."},
+    {"choose", choose, METH_VARARGS, "choose(isa, logits, ids, values, k, whole, cuts, uniform): a token, or None."},
     {NULL, NULL, 0, NULL},
 };

@@ -104,6 +104,8 @@ typedef struct {
 
 enum { EDGE_DELTA_ROWS = 32 };
 
+enum { EDGE_STRETCH = 64 }; /* logits that have a peak in common */
+
 enum { EDGE_PAGE = 16, EDGE_SPAN = 256, EDGE_QUERIES = 4 };
 
 /* How keys and values are kept. */
@@ -172,6 +174,11 @@ typedef struct edge_kernels {
     /* Let a score of value zero take part. */
     void (*sink)(edge_part *part, float *acc, float score, int n);
     void (*finish)(const edge_part *part, const float *acc, float *out, int n);
+    /* The key of the largest logit of each EDGE_STRETCH, ordered as the logits; 0 if any is NaN or infinite, -inf aside. */
+    int (*peaks)(const float *logits, size_t n, int32_t *out);
+    /* The sum of e^(x - max), and e^x; nothing may be above the maximum, or 0. */
+    double (*mass)(const float *x, size_t n, double max);
+    double (*weight)(double x);
 } edge_kernels;
 
 /* Scratch floats that attending needs. */

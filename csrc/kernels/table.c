@@ -11,4 +11,5 @@ void FN(edge_kernels)(edge_kernels *t) {
     FN(edge_fill_attention_q8)(t);
     FN(edge_fill_experts)(t);
     FN(edge_fill_recurrent)(t);
+    FN(edge_fill_choose)(t);
 }

@@ -11,5 +11,6 @@ void FN(edge_fill_attention)(edge_kernels *t);
 void FN(edge_fill_attention_q8)(edge_kernels *t);
 void FN(edge_fill_experts)(edge_kernels *t);
 void FN(edge_fill_recurrent)(edge_kernels *t);
+void FN(edge_fill_choose)(edge_kernels *t);
 
 #endif

@@ -49,10 +49,27 @@ static void run_routes(int n) {
     free(logits), free(bias), free(out), free(scratch);
 }
 
+static void run_choices(int n) {
+    float *x = floats((size_t)n, 30.0f);
+    int32_t *peak = room((size_t)((n + EDGE_STRETCH - 1) / EDGE_STRETCH) * sizeof *peak);
+    for (int with = 0; with < 3; with++) {
+        if (with) x[n / 2] = with == 1 ? -INFINITY : NAN;
+        int right = kernels.peaks(x, (size_t)n, peak);
+        absorb(&right, sizeof right);
+        absorb(peak, (size_t)((n + EDGE_STRETCH - 1) / EDGE_STRETCH) * sizeof *peak);
+        double all = with == 2 ? 0.0 : kernels.mass(x, (size_t)n, 200.0), one = kernels.weight((double)-n);
+        absorb(&all, sizeof all);
+        absorb(&one, sizeof one);
+    }
+    report("choices", n);
+    free(x), free(peak);
+}
+
 void run_mixtures(int n) {
     enum { IN = 3, OUT = 4 };
     run_elements(n);
     run_routes(n);
+    run_choices(n);
     float *x = floats((size_t)(IN * n), 2.0f), *by = floats(IN * OUT, 1.0f), *out = room((size_t)(OUT * n) * sizeof *out);
     kernels.mix(x, by, out, IN, OUT, n);
     finish("mix", n, out, (size_t)(OUT * n));

@@ -26,6 +26,7 @@ from edgellm.sampling import edits, order
 from edgellm.sampling.candidates import Candidates, draw, greedy
 from edgellm.sampling.constraint import Constraint, Guard, Mask, Submit
 from edgellm.sampling.memory import Memory
+from edgellm.sampling.native import shortcut
 from edgellm.sampling.params import SamplingParams
 from edgellm.sampling.processors import LogitsProcessor, Processors
 
@@ -64,7 +65,11 @@ class Sampler:
         self._memory = Memory(params, prompt_ids, breakers, state)
         self._processors = Processors(processors, prompt_ids) if processors else None
         self._bias = order.bias(params)
-        self._steps = order.chain(params, self._memory)
+        steps = order.chain(params, self._memory)
+        self._steps = list(steps.values())
+        self._shortcut = None
+        if constraint is None and not processors:
+            self._shortcut = shortcut(params, n_vocab, self._memory, self._bias, steps)
 
     @property
     def seed(self) -> int:
@@ -91,6 +96,11 @@ class Sampler:
         """
         if logits.shape != (self.n_vocab,) or logits.dtype != np.float32:
             raise ArgumentError(f"logits must be float32[{self.n_vocab}], not {logits.dtype}{list(logits.shape)}")
+        if self._shortcut is not None:
+            token = self._shortcut.choose(logits, self._memory.choice())
+            if token is not None:
+                self._memory.draws += 1
+                return token
         best = int(logits.argmax())
         self._check("the model gave", float(logits[best]))
         if self._processors is not None:

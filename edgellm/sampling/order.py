@@ -17,13 +17,13 @@ EDITS = ("penalties", "dry")
 """The steps that can change which token is the most likely one; a greedy choice needs no others."""
 
 
-def chain(params: SamplingParams, memory: Memory) -> list[Step]:
-    """The steps that `params` asks for, in order, those left out that would change nothing."""
+def chain(params: SamplingParams, memory: Memory) -> dict[str, Step]:
+    """The steps that `params` asks for by their names, in order, those left out that would change nothing."""
     wanted = (name for name in params.order if name in EDITS or not params.greedy)
-    return [step for name in wanted if (step := MAKERS[name](params, memory)) is not None]
+    return {name: step for name in wanted if (step := MAKERS[name](params, memory)) is not None}
 
 
-def bias(params: SamplingParams) -> Step | None:
+def bias(params: SamplingParams) -> partial[Candidates] | None:
     """The step that adds `logit_bias`, which comes before all others."""
     pairs = dict(params.logit_bias or ())
     if not pairs:
