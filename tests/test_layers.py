@@ -25,7 +25,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "gguf": (),
     "program": (),
     "sampling": (),
-    "sampling.native": ("_native",),
+    "sampling.native": ("sampling", "_native"),
     "cache": ("backends.base",),
     "cache.pages": ("cache.pool",),
     "cache.pool": (),
