@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,10 +163,10 @@ class NativeExecutable:
         """Run one step.  See `Executable.step`."""
         core = self._open()
         segments = batch.segments
-        bounds = np.array([(s.start, s.n_rows) for s in segments], np.int32)
+        # Plain arrays: a token is decoded with a handful of numbers, and NumPy's arrays cost more than they do.
+        bounds = array("i", [number for s in segments for number in (s.start, s.n_rows)])
         tables = [table for s in segments for table in s.pages]
-        starts = np.zeros(len(tables) + 1, np.int64)
-        np.cumsum([len(table) for table in tables], out=starts[1:])
+        starts = array("q", accumulate(map(len, tables), initial=0))
         pages = tables[0] if len(tables) == 1 else np.concatenate(tables) if tables else np.zeros(0, np.int32)
         result = check_result(self._program, batch)
         logits = np.empty((len(batch.wanted), self._program.widths[result]), np.float32)
@@ -177,7 +179,7 @@ class NativeExecutable:
                 np.ascontiguousarray(batch.wanted, np.int32),
                 logits,
                 min(self.threads, self._most_threads),
-                np.array([segment.slot for segment in segments], np.int32),
+                array("i", [segment.slot for segment in segments]),
                 batch.embed,
             )
         except self._cancelled:

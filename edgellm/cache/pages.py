@@ -113,6 +113,8 @@ class PageCache:
     def extend(self, table: PageTable, n_tokens: int) -> None:
         """Make room for the next `n_tokens`; pages that have left a window are let go first. May raise OutOfPages."""
         total = blocks(table.length + n_tokens)
+        if self._has_room(table, total):
+            return
         for pool, pages in self._groups(table):
             passed = pages[_first_present(pages, pool.first_seen(table.length)) : pool.first_seen(table.length)]
             pool.require(total - len(pages), passed)
@@ -130,7 +132,7 @@ class PageCache:
         if length > room:
             raise ArgumentError(f"{length} tokens do not fit in the room for {room}: extend the table first")
         table.tokens.extend(tokens)
-        if table.shifted:
+        if table.shifted or length // PAGE == len(table.chain):
             return
         for label in _labels(table.tokens, table.chain):
             block = len(table.chain)
@@ -257,6 +259,15 @@ class PageCache:
         del table.chain[sinks:]
         table.shifted = length > len(table.chain) * PAGE
         return result
+
+    def _has_room(self, table: PageTable, total: int) -> bool:
+        """Whether `total` pages are there and none has left its window: so it is for most decoded tokens."""
+        length = len(table.tokens)
+        for pool, pages in zip(self.pools, table.pages, strict=True):
+            first = 0 if pool.window is None else pool.first_seen(length)
+            if len(pages) < total or (first and pages[first - 1] != GONE):
+                return False
+        return True
 
     def _groups(self, table: PageTable) -> Iterator[tuple[PagePool, list[int]]]:
         """The pool and the table's pages of each group."""
