@@ -203,6 +203,7 @@ FLOAT_TYPE(f16, uint16_t, vf_from_f16)
 FLOAT_TYPE(bf16, uint16_t, vf_from_bf16)
 
 void FN(edge_fill_matmul)(edge_kernels *t) {
+    widen_grids();
 #define SET(id, name) t->matmul[id] = EDGE_PASTE(name, matmul), t->dequantize[id] = EDGE_PASTE(name, dequantize)
     SET(EDGE_F32, f32);
     SET(EDGE_F16, f16);

@@ -32,6 +32,11 @@ INLINE vf T_(join)(vf acc, vi lo, vi hi, const edge_act *act, size_t at, const f
     return T_(MIN) ? add_mins(acc, T_(SUB), act, at, wm) : acc;
 }
 
+/* The bytes of block b with their signs. */
+INLINE vb T_(signed)(const uint8_t *row, int b, const uint32_t *minus) {
+    return T_(SIGNS) ? vb_negate(T_(load)(row, b), *minus) : T_(load)(row, b);
+}
+
 /* One row: the weights are unpacked in registers, 16 rows at a time. */
 INLINE void T_(one)(const edge_matrix *w, const edge_act *act, size_t a, float *out, int tile) {
     const uint8_t *row[16];
@@ -48,6 +53,8 @@ INLINE void T_(one)(const edge_matrix *w, const edge_act *act, size_t a, float *
         float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
         int n = nb - b0 < 8 ? nb - b0 : 8;
         T_(scales)(row, b0, n, ws, wm);
+        _Alignas(64) edge_signs minus;
+        T_(signs)(row, b0, n, minus);
         for (int i = 0; i < n; i += T_(STEP) ? T_(STEP) : 1) {
             size_t at = base + (size_t)(b0 + i);
             for (size_t line = 0; line < step; line += 64) PREFETCH(ahead + line);
@@ -67,10 +74,13 @@ INLINE void T_(one)(const edge_matrix *w, const edge_act *act, size_t a, float *
             }
             vb x = vb_load((const uint8_t *)act->q + 32 * at);
             vp p[16];
-            UNROLL for (int r = 0; r < 16; r++) p[r] = vb_dot(T_(load)(row[r], b0 + i), x, T_(SIGNED));
+            UNROLL for (int r = 0; r < 16; r++) {
+                vb u = T_(load)(row[r], b0 + i);
+                p[r] = T_(SIGNS) ? vb_dot_minus(u, x, minus[i][r]) : vb_dot(u, x, T_(SIGNED));
+            }
             vi lo, hi;
             vp_reduce(p, &lo, &hi);
-            if (T_(U8_OFF)) {
+            if (T_(U8_OFF) && !T_(SIGNS)) {
                 lo = vi_add(lo, T_(start)(act, 2 * at));
                 hi = vi_add(hi, T_(start)(act, 2 * at + 1));
             }
@@ -100,10 +110,12 @@ INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, f
     }
     uint8_t loaded[16][32];
     const uint8_t *from[16];
+    _Alignas(64) edge_signs minus;
     for (int r = 0; r < 16; r++) from[r] = loaded[r];
     for (int b = 0; b < nb; b++) {
         to.tile = bytes + (size_t)b * 512;
-        for (int r = 0; r < 16; r++) vb_store(loaded[r], T_(load)(row[r], b));
+        if (b % 8 == 0) T_(signs)(row, b, nb - b < 8 ? nb - b : 8, minus);
+        for (int r = 0; r < 16; r++) vb_store(loaded[r], T_(signed)(row[r], b, &minus[b % 8][r]));
         vi x[8];
         columns32(from, 0, x);
         UNROLL for (int k = 0; k < 8; k++) emit(&to, 0, k, x[k]);
@@ -133,10 +145,12 @@ static void T_(dequantize)(const uint8_t *row, float *out, int n) {
     for (int b0 = 0; b0 < n / 32; b0 += 8) {
         float ws[8 * 2 * LANES], wm[8 * 2 * LANES];
         int count = n / 32 - b0 < 8 ? n / 32 - b0 : 8;
+        _Alignas(64) edge_signs minus;
         T_(scales)(same, b0, count, ws, wm);
+        T_(signs)(same, b0, count, minus);
         for (int i = 0; i < count; i++) {
             uint8_t u[32];
-            vb_store(u, T_(load)(row, b0 + i));
+            vb_store(u, T_(signed)(row, b0 + i, minus[i]));
             for (int k = 0; k < 32; k++) {
                 int s = (i * T_(SUB) + (T_(SUB) == 2 ? k / 16 : 0)) * LANES;
                 int q = T_(SIGNED) ? (int8_t)u[k] : u[k] - T_(OFF);

@@ -190,6 +190,8 @@ INLINE vb vb_negate(vb x, uint32_t minus) {
 }
 
 INLINE vp vb_dot(vb w, vb act, int is_signed) { return dot4_(w, act, is_signed); }
+/* As vb_dot with unsigned weights, negative where bits of `minus` are set. */
+INLINE vp vb_dot_minus(vb w, vb act, uint32_t minus) { return dot4_(w, vb_negate(act, minus), 0); }
 INLINE __m256i sum_rows4_(const vp *p) {
     __m256i x = _mm256_hadd_epi32(p[0], p[1]), y = _mm256_hadd_epi32(p[2], p[3]);
     return _mm256_hadd_epi32(x, y);

@@ -132,6 +132,10 @@ INLINE vp vb_dot(vb w, vb act, int is_signed) {
     if (is_signed) w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, act);
 }
+/* As vb_dot with unsigned weights, negative where bits of `minus` are set. */
+INLINE vp vb_dot_minus(vb w, vb act, uint32_t minus) {
+    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, vb_negate(act, minus));
+}
 INLINE __m512i sum_rows4_(__m512i a, __m512i b, __m512i c, __m512i d) {
     __m512i x = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     __m512i y = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));

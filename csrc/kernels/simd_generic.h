@@ -168,6 +168,10 @@ INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
     const uint64_t all[4] = {a, b, c, d};
     VB1(all[i >> 3] >> 8 * (i & 7));
 }
+INLINE vb vb_of32(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t e, uint32_t f, uint32_t g, uint32_t h) {
+    const uint32_t all[8] = {a, b, c, d, e, f, g, h};
+    VB1(all[i >> 2] >> 8 * (i & 3));
+}
 INLINE vb vb_swap_middle(vb x) { VB1(x.v[i < 8 || i >= 24 ? i : i ^ 24]); }
 INLINE vb vb_digit3(vb x, vb power) { VB1((uint8_t)(x.v[i] * power.v[i]) * 3 >> 8); }
 INLINE vb vb_negate(vb x, uint32_t minus) { VB1(minus >> i & 1 ? -x.v[i] : x.v[i]); }
@@ -177,6 +181,8 @@ INLINE vp vb_dot(vb w, vb act, int is_signed) {
     EACH(32) r.v[i >> 4] += (is_signed ? (int32_t)(int8_t)w.v[i] : (int32_t)w.v[i]) * (int8_t)act.v[i];
     return r;
 }
+/* As vb_dot with unsigned weights, negative where bits of `minus` are set. */
+INLINE vp vb_dot_minus(vb w, vb act, uint32_t minus) { return vb_dot(w, vb_negate(act, minus), 0); }
 INLINE void vp_reduce(const vp p[16], vi *lo, vi *hi) {
     EACH(16) {
         lo->v[i] = p[i].v[0];

@@ -187,6 +187,10 @@ INLINE vb vb_crumbs(uint64_t codes) {
 INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
     return (vb){vcombine_u8(vcreate_u8(a), vcreate_u8(b)), vcombine_u8(vcreate_u8(c), vcreate_u8(d))};
 }
+INLINE vb vb_of32(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t e, uint32_t f, uint32_t g, uint32_t h) {
+    const uint32_t all[8] = {a, b, c, d, e, f, g, h};
+    return vb_load((const uint8_t *)all);
+}
 INLINE vb vb_swap_middle(vb x) {
     return (vb){vcombine_u8(vget_low_u8(x.a), vget_low_u8(x.b)), vcombine_u8(vget_high_u8(x.a), vget_high_u8(x.b))};
 }
@@ -209,6 +213,8 @@ INLINE vp vb_dot(vb w, vb act, int is_signed) {
     return (vp){vdotq_s32(zero, vreinterpretq_s8_u8(w.a), vreinterpretq_s8_u8(act.a)),
                 vdotq_s32(zero, vreinterpretq_s8_u8(w.b), vreinterpretq_s8_u8(act.b))};
 }
+/* As vb_dot with unsigned weights, negative where bits of `minus` are set. */
+INLINE vp vb_dot_minus(vb w, vb act, uint32_t minus) { return vb_dot(w, vb_negate(act, minus), 1); }
 INLINE void vp_reduce(const vp p[16], vi *lo, vi *hi) {
     EACH4 {
         const vp *q = p + 4 * i;

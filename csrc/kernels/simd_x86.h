@@ -45,6 +45,9 @@ INLINE vb vb_crumbs(uint64_t codes) {
 INLINE vb vb_of64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
     return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
 }
+INLINE vb vb_of32(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t e, uint32_t f, uint32_t g, uint32_t h) {
+    return _mm256_setr_epi32((int)a, (int)b, (int)c, (int)d, (int)e, (int)f, (int)g, (int)h);
+}
 /* Bytes 8..15 and 16..23 change places. */
 INLINE vb vb_swap_middle(vb x) { return _mm256_permute4x64_epi64(x, 0xD8); }
 /* byte * power modulo 256, times 3, divided by 256: a digit to base 3. */
