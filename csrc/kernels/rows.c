@@ -2,31 +2,52 @@
 #include "activations.h"
 #include "tables.h"
 
-/* Sixteen values: scale, bytes and sum. */
-INLINE int32_t quantize16(vf x, int8_t *q, float *scale) {
-    float max = vf_hmax(vf_abs(x));
-    /* A NaN or an infinity makes the scale NaN: it must not vanish in the rounding. */
-    float poison = vf_sum(vf_mul(x, vf_zero()));
-    float d = max / 127.0f, inverse = max > 0.0f ? 127.0f / max : 0.0f;
+enum { RUNS = 16 }; /* of sixteen values, quantized together: one in each lane */
+
+/* x: RUNS * 16 values; to: where the first of them lie. */
+INLINE void quantize_runs(const float *x, const edge_act *to) {
+    vi bits[RUNS], q[RUNS];
+    /* Magnitudes are ordered as their bits are, with infinities and NaN above all numbers. */
+    UNROLL for (int i = 0; i < RUNS; i++) bits[i] = vi_and(vf_bits(vf_load(x + LANES * i)), vi_set1(0x7FFFFFFF));
+    vf max = vi_as_vf(vi_most16(bits)), zero = vf_zero(), most = vf_set1(127.0f), limit = vf_set1(3.4e38f);
+    vf d = vf_div(max, most), inverse = vf_if_lt(zero, max, vf_div(most, max), zero);
     /* The inverse of a subnormal may overflow: such values are zero. */
-    if (!(inverse <= 3.4e38f)) inverse = 0.0f, d = 0.0f;
-    vi_store_i8(q, vf_to_vi(vf_mul(x, vf_set1(inverse))));
-    *scale = d + poison;
-    int32_t sum = 0;
-    for (int i = 0; i < LANES; i++) sum += q[i];
-    return sum;
+    d = vf_if_lt(limit, inverse, zero, d);
+    inverse = vf_if_lt(limit, inverse, zero, inverse);
+    /* A NaN or an infinity makes the scale NaN: it must not vanish in the rounding. */
+    d = vf_add(d, vf_mul(max, zero));
+    float by[RUNS];
+    vf_store(by, inverse);
+    UNROLL for (int i = 0; i < RUNS; i++) {
+        q[i] = vf_to_vi(vf_min(vf_mul(vf_load(x + LANES * i), vf_set1(by[i])), most)); /* NaN becomes a number */
+        vi_store_i8(to->q + LANES * i, q[i]);
+    }
+    vi sum = vi_sum16(q);
+    vi_store(to->isum16, sum);
+    vf_store(to->d, d);
+    vf_store(to->sum16, vf_mul(d, vi_to_vf(sum)));
+    for (int i = 0; i < RUNS / 2; i++) to->sum32[i] = to->sum16[2 * i] + to->sum16[2 * i + 1];
 }
 
 static void quantize(const float *x, int row, int b0, int b1, const edge_act *act) {
-    for (int b = b0; b < b1; b++) {
-        size_t at = (size_t)row * (size_t)act->n_block + (size_t)b;
-        for (size_t half = 2 * at; half < 2 * at + 2; half++) {
-            int32_t sum = quantize16(vf_load(x + 32 * b + 16 * (half & 1)), act->q + 16 * half, &act->d[half]);
-            act->isum16[half] = sum;
-            act->sum16[half] = act->d[half] * (float)sum;
-        }
-        act->sum32[at] = act->sum16[2 * at] + act->sum16[2 * at + 1];
+    size_t at = (size_t)row * (size_t)act->n_block + (size_t)b0, end = at + (size_t)(b1 - b0);
+    for (x += 32 * b0; at + RUNS / 2 <= end; at += RUNS / 2, x += 16 * RUNS) {
+        edge_act to = {act->q + 32 * at, act->d + 2 * at, act->sum32 + at, act->sum16 + 2 * at, act->isum16 + 2 * at, 0};
+        quantize_runs(x, &to);
     }
+    size_t n = end - at;
+    if (!n) return;
+    float padded[16 * RUNS] = {0}, d[RUNS], sum32[RUNS / 2], sum16[RUNS];
+    int8_t q[16 * RUNS];
+    int32_t isum16[RUNS];
+    edge_act to = {q, d, sum32, sum16, isum16, 0};
+    memcpy(padded, x, 32 * n * sizeof *x);
+    quantize_runs(padded, &to);
+    memcpy(act->q + 32 * at, q, 32 * n);
+    memcpy(act->d + 2 * at, d, 2 * n * sizeof *d);
+    memcpy(act->sum32 + at, sum32, n * sizeof *sum32);
+    memcpy(act->sum16 + 2 * at, sum16, 2 * n * sizeof *sum16);
+    memcpy(act->isum16 + 2 * at, isum16, 2 * n * sizeof *isum16);
 }
 
 /* The sum of squares runs over 16 lanes and the summing tree; the end of a run is padded with zeros. */

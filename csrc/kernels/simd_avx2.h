@@ -80,6 +80,29 @@ INLINE float vf_hmax(vf x) {
 
 INLINE vi vi_zero(void) { return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 INLINE vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+INLINE void vi_store(int32_t *p, vi x) {
+    _mm256_storeu_si256((__m256i *)(void *)p, x.a);
+    _mm256_storeu_si256((__m256i *)(void *)(p + 8), x.b);
+}
+INLINE vi vf_bits(vf x) { return (vi){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+INLINE vf vi_as_vf(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+#define ACROSS_(name, op)                                                                                       \
+    INLINE __m256i name##2_(__m256i a, __m256i b) {                                                             \
+        return op(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));                                    \
+    }                                                                                                           \
+    INLINE __m256i name##4_(const vi *x) {                                                                      \
+        __m256i a = name##2_(op(x[0].a, x[0].b), op(x[1].a, x[1].b));                                           \
+        __m256i b = name##2_(op(x[2].a, x[2].b), op(x[3].a, x[3].b));                                           \
+        return op(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));                                    \
+    }                                                                                                           \
+    INLINE __m256i name##8_(const vi *x) {                                                                      \
+        __m256i a = name##4_(x), b = name##4_(x + 4);                                                           \
+        return op(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));                \
+    }                                                                                                           \
+    INLINE vi name##16(const vi x[16]) { return (vi){name##8_(x), name##8_(x + 8)}; }
+/* Lane i: the sum, and the largest, of the lanes of vector i. */
+ACROSS_(vi_sum, _mm256_add_epi32)
+ACROSS_(vi_most, _mm256_max_epi32)
 INLINE vi vi_add(vi x, vi y) { return (vi){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 INLINE vi vi_and(vi x, vi y) { return (vi){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
 INLINE vi vi_or(vi x, vi y) { return (vi){_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }

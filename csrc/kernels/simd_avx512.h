@@ -58,6 +58,9 @@ INLINE float vf_hmax(vf x) { return _mm512_reduce_max_ps(x); }
 
 INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
 INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+INLINE void vi_store(int32_t *p, vi x) { _mm512_storeu_si512((void *)p, x); }
+INLINE vi vf_bits(vf x) { return _mm512_castps_si512(x); }
+INLINE vf vi_as_vf(vi x) { return _mm512_castsi512_ps(x); }
 INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
@@ -136,15 +139,26 @@ INLINE vp vb_dot(vb w, vb act, int is_signed) {
 INLINE vp vb_dot_minus(vb w, vb act, uint32_t minus) {
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, vb_negate(act, minus));
 }
-INLINE __m512i sum_rows4_(__m512i a, __m512i b, __m512i c, __m512i d) {
-    __m512i x = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-    __m512i y = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-    return _mm512_add_epi32(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
-}
+#define ACROSS_(name, op)                                                               \
+    INLINE vi name##4_(vi a, vi b, vi c, vi d) {                                        \
+        vi x = op(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));            \
+        vi y = op(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));            \
+        return op(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));            \
+    }                                                                                   \
+    INLINE vi name##8_(vi a, vi b) {                                                    \
+        return op(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));  \
+    }                                                                                   \
+    INLINE vi name##16(const vi x[16]) {                                                \
+        vi a = name##8_(name##4_(x[0], x[1], x[2], x[3]), name##4_(x[4], x[5], x[6], x[7]));           \
+        return name##8_(a, name##8_(name##4_(x[8], x[9], x[10], x[11]), name##4_(x[12], x[13], x[14], x[15]))); \
+    }
+/* Lane i: the sum, and the largest, of the lanes of vector i. */
+ACROSS_(vi_sum, _mm512_add_epi32)
+ACROSS_(vi_most, _mm512_max_epi32)
 /* lo[row] and hi[row]: the sums of the two halves of each of 16 rows. */
 INLINE void vp_reduce(const vp p[16], vi *lo, vi *hi) {
-    __m512i u = sum_rows4_(join_(p[0], p[4]), join_(p[1], p[5]), join_(p[2], p[6]), join_(p[3], p[7]));
-    __m512i v = sum_rows4_(join_(p[8], p[12]), join_(p[9], p[13]), join_(p[10], p[14]), join_(p[11], p[15]));
+    __m512i u = vi_sum4_(join_(p[0], p[4]), join_(p[1], p[5]), join_(p[2], p[6]), join_(p[3], p[7]));
+    __m512i v = vi_sum4_(join_(p[8], p[12]), join_(p[9], p[13]), join_(p[10], p[14]), join_(p[11], p[15]));
     *lo = _mm512_shuffle_i32x4(u, v, 0x88);
     *hi = _mm512_shuffle_i32x4(u, v, 0xDD);
 }

@@ -101,6 +101,23 @@ INLINE float vf_hmax(vf x) {
 
 INLINE vi vi_zero(void) { return (vi){{0}}; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH(16) r.v[i] = x; return r; }
+INLINE void vi_store(int32_t *p, vi x) { memcpy(p, x.v, sizeof x.v); }
+INLINE vi vf_bits(vf x) { vi r; memcpy(r.v, x.v, sizeof r.v); return r; }
+INLINE vf vi_as_vf(vi x) { vf r; memcpy(r.v, x.v, sizeof r.v); return r; }
+/* Lane i: the sum, and the largest, of the lanes of vector i. */
+INLINE vi vi_sum16(const vi x[16]) {
+    vi r = {{0}};
+    EACH(16) for (int k = 0; k < 16; k++) r.v[i] += x[i].v[k];
+    return r;
+}
+INLINE vi vi_most16(const vi x[16]) {
+    vi r;
+    EACH(16) {
+        r.v[i] = x[i].v[0];
+        for (int k = 1; k < 16; k++) r.v[i] = x[i].v[k] > r.v[i] ? x[i].v[k] : r.v[i];
+    }
+    return r;
+}
 INLINE vi vi_add(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] + y.v[i]; return r; }
 INLINE vi vi_and(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] & y.v[i]; return r; }
 INLINE vi vi_or(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] | y.v[i]; return r; }

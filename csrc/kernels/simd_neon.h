@@ -64,6 +64,20 @@ INLINE float vf_hmax(vf x) {
 
 INLINE vi vi_zero(void) { vi r; EACH4 r.v[i] = vdupq_n_s32(0); return r; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH4 r.v[i] = vdupq_n_s32(x); return r; }
+INLINE void vi_store(int32_t *p, vi x) { EACH4 vst1q_s32(p + 4 * i, x.v[i]); }
+INLINE vi vf_bits(vf x) { vi r; EACH4 r.v[i] = vreinterpretq_s32_f32(x.v[i]); return r; }
+INLINE vf vi_as_vf(vi x) { VF4(vreinterpretq_f32_s32(x.v[i])); }
+#define ACROSS_(name, op, pairs)                                                          \
+    INLINE int32x4_t name##1_(vi x) { return op(op(x.v[0], x.v[1]), op(x.v[2], x.v[3])); } \
+    INLINE vi name##16(const vi x[16]) {                                                  \
+        vi r;                                                                             \
+        EACH4 r.v[i] = pairs(pairs(name##1_(x[4 * i]), name##1_(x[4 * i + 1])),           \
+                             pairs(name##1_(x[4 * i + 2]), name##1_(x[4 * i + 3])));      \
+        return r;                                                                         \
+    }
+/* Lane i: the sum, and the largest, of the lanes of vector i. */
+ACROSS_(vi_sum, vaddq_s32, vpaddq_s32)
+ACROSS_(vi_most, vmaxq_s32, vpmaxq_s32)
 INLINE vi vi_add(vi x, vi y) { vi r; EACH4 r.v[i] = vaddq_s32(x.v[i], y.v[i]); return r; }
 INLINE vi vi_and(vi x, vi y) { vi r; EACH4 r.v[i] = vandq_s32(x.v[i], y.v[i]); return r; }
 INLINE vi vi_or(vi x, vi y) { vi r; EACH4 r.v[i] = vorrq_s32(x.v[i], y.v[i]); return r; }
