@@ -47,8 +47,9 @@ enum {
     EDGE_OP_MIX = 22,      /* runs of `size` of a mixed by b; n_head runs in a */
     EDGE_OP_ROUTE = 23,    /* logits a of `size` experts; n_head used, of d groups e; activation = scoring + 4 if the
                             * weights are to sum to 1; weight = biases; f0 = scale */
-    EDGE_OP_GATHER = 24,   /* the activation buffer = rows of a sorted by expert: n_head slots, routes = b, `size`
-                            * experts; width of a slot's input */
+    EDGE_OP_GATHER = 24,   /* the experts' inputs = rows of a sorted by expert: n_head slots, routes = b, `size`
+                            * experts; width of a slot's input; floats if activation; a was quantized if all slots
+                            * have the same input and floats are not wanted */
     EDGE_OP_EXPERTS = 25,  /* (weight of the slot's expert) a * scale + bias over what was gathered last: n_head slots,
                             * `size` rows an expert has, from number d on */
     EDGE_OP_SOFTMAX = 26,  /* over runs of `size` */
@@ -65,7 +66,11 @@ enum {
     EDGE_FLAG_SHARED = 8,  /* gather: all slots of a row have the same input */
     EDGE_FLAG_POSITION = 16, /* embed: rows of positions instead of tokens, the last one for those beyond */
     EDGE_FLAG_BORROW = 32, /* attention: over what another op has stored, without keys and values */
+    EDGE_FLAG_FUSED = 64,  /* gather: the first of EDGE_MIXTURE_OPS that run as one; only the last one's out is made */
 };
+
+/* A mixture that runs as one: gather, experts, experts, glu of these two, gather, experts. */
+enum { EDGE_MIXTURE_OPS = 6 };
 
 enum { EDGE_LOGITS = -1 }; /* as `out` or `a`: the caller's logits instead of a slot */
 

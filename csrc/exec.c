@@ -1,5 +1,5 @@
 /* The executor's life: allocate once, run steps, give everything back. */
-#include "exec.h"
+#include "exec_experts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +54,9 @@ static int copy_model(edge_exec *e, const edge_model *m) {
 typedef struct {
     int32_t tile_in, head_dim; /* head_dim: of the delta rule */
     int32_t n_expert, n_slots, router;
-    size_t act;      /* values quantized at once */
-    size_t gathered; /* floats of experts' inputs */
+    int32_t n_ff;                /* what an expert makes within a mixture that runs as one */
+    size_t act, pairs, inner;    /* values quantized at once */
+    size_t gathered;             /* floats of experts' inputs */
 } edge_needs;
 
 static edge_needs needs_of(edge_exec *e) {
@@ -68,13 +69,18 @@ static edge_needs needs_of(edge_exec *e) {
             int32_t n_in = (int32_t)m->weights[op->weight].n_in;
             if (n_in > n.tile_in) n.tile_in = n_in;
         }
-        if ((op->kind == EDGE_OP_QUANTIZE || (op->kind == EDGE_OP_GATHER && !op->activation)) &&
-            rows * (size_t)op->width > n.act)
-            n.act = rows * (size_t)op->width;
+        size_t values = rows * (size_t)op->width;
+        if (op->kind == EDGE_OP_QUANTIZE && values > n.act) n.act = values;
+        if (op->kind == EDGE_OP_GATHER && op->flags & EDGE_FLAG_FUSED) {
+            size_t inner = rows * (size_t)op[4].width;
+            if (inner > n.inner) n.inner = inner;
+            if (op[4].width > n.n_ff) n.n_ff = op[4].width;
+        }
+        if (op->kind == EDGE_OP_GATHER && !op->activation && values > n.pairs) n.pairs = values;
         if (op->kind == EDGE_OP_GATHER) {
             if (op->size > n.n_expert) n.n_expert = op->size;
             if (op->n_head > n.n_slots) n.n_slots = op->n_head;
-            if (op->activation && rows * (size_t)op->width > n.gathered) n.gathered = rows * (size_t)op->width;
+            if (op->activation && values > n.gathered) n.gathered = values;
         }
         if (op->kind == EDGE_OP_ROUTE && op->size > n.router) n.router = op->size;
         if (op->kind == EDGE_OP_GLU && op->size > 1 && op->width > n.router) n.router = op->width;
@@ -92,26 +98,32 @@ static edge_needs needs_of(edge_exec *e) {
     return n;
 }
 
-static int hold_act(edge_exec *e, size_t values) {
+static int hold_act(edge_exec *e, edge_act *act, size_t values) {
     size_t nb = (values + 31) / 32;
-    e->act.n_block = 0;
-    return (e->act.q = hold(e, nb, 32)) && (e->act.d = hold(e, nb, 8)) && (e->act.sum32 = hold(e, nb, 4)) &&
-           (e->act.sum16 = hold(e, nb, 8)) && (e->act.isum16 = hold(e, nb, 8));
+    return (act->q = hold(e, nb, 32)) && (act->d = hold(e, nb, 8)) && (act->sum32 = hold(e, nb, 4)) &&
+           (act->sum16 = hold(e, nb, 8)) && (act->isum16 = hold(e, nb, 8));
 }
 
 static int hold_experts(edge_exec *e, const edge_needs *n) {
     if (!n->n_slots) return 1;
     if (n->gathered && !(e->gathered = hold(e, n->gathered, sizeof *e->gathered))) return 0;
-    return (e->sorted.pair = hold(e, (size_t)e->model.max_rows, (size_t)n->n_slots * sizeof *e->sorted.pair)) &&
-           (e->sorted.start = hold(e, (size_t)n->n_expert + 2, sizeof *e->sorted.start)) &&
-           (e->sorted.active = hold(e, (size_t)n->n_expert, sizeof *e->sorted.active));
+    size_t experts = (size_t)n->n_expert, ints = sizeof *e->sorted.pair;
+    e->gone = hold(e, (size_t)EDGE_MAX_THREADS * (size_t)e->model.n_ops, sizeof *e->gone);
+    return e->gone && hold_act(e, &e->pairs, n->pairs) && hold_act(e, &e->inner, n->inner) &&
+           (e->sorted.pair = hold(e, (size_t)e->model.max_rows, (size_t)n->n_slots * ints)) &&
+           (e->sorted.active = hold(e, experts, ints)) && (e->sorted.first = hold(e, experts + 1, ints)) &&
+           (e->sorted.places = hold(e, experts, ints));
 }
 
 static void size_scratch(edge_exec *e, const edge_needs *n) {
     size_t most[] = {edge_attend_scratch(e), (size_t)n->head_dim * 4,
                      (size_t)n->router * 3 * sizeof(float), 0};
     e->tile_bytes = edge_tile_bytes(n->tile_in);
-    most[3] = e->tile_bytes + (n->n_slots ? edge_experts_scratch(e->model.max_rows) : 0);
+    if (n->n_slots) {
+        e->wide_bytes = (size_t)e->model.max_rows * EDGE_WIDE_TILES * 16 * sizeof(float);
+        if ((size_t)n->n_ff * 2 * sizeof(float) > e->wide_bytes) e->wide_bytes = (size_t)n->n_ff * 2 * sizeof(float);
+    }
+    most[3] = e->tile_bytes + e->wide_bytes + ((size_t)n->n_slots * 3 + 1) * sizeof(int32_t);
     for (size_t i = 0; i < sizeof most / sizeof *most; i++)
         if (most[i] > e->scratch_bytes) e->scratch_bytes = most[i];
     e->scratch_bytes = (e->scratch_bytes + 4095) & ~(size_t)4095;
@@ -134,7 +146,7 @@ static int hold_buffers(edge_exec *e) {
     e->scratch = hold(e, EDGE_MAX_THREADS, e->scratch_bytes);
     if (!e->slots || !e->angles || !e->keys || !e->values || !e->recurrent || !e->next || !e->parts || !e->part_values || !e->scratch)
         return 0;
-    if (!hold_act(e, needs.act) || !hold_experts(e, &needs)) return 0;
+    if (!hold_act(e, &e->act, needs.act) || !hold_experts(e, &needs)) return 0;
     for (int i = 0; i < m->n_slots; i++)
         if (!(e->slots[i] = hold(e, rows, (size_t)m->slot_width[i] * 4))) return 0;
     for (int i = 0; i < m->n_ropes; i++)
@@ -194,6 +206,7 @@ static void run(void *context, int thread, edge_team *team) {
     int end = step->batch->embed ? e->model.embedding + 1 : e->model.n_ops;
     for (int i = 0; i < end; i++) {
         edge_run_op(step, i, thread, team);
+        if (e->model.ops[i].flags & EDGE_FLAG_FUSED) i += EDGE_MIXTURE_OPS - 1;
         if (e->model.ops[i].flags & EDGE_FLAG_NO_WAIT) continue;
         /* One thread decides, and names the op: a thread that is late at an earlier barrier must not leave there. */
         if (thread == 0 && atomic_load_explicit(&e->cancelled, memory_order_relaxed))
@@ -218,6 +231,8 @@ int edge_exec_step(edge_exec *e, const edge_batch *batch, char *message, size_t 
             owner[r] = s;
         }
     for (int i = 0; i < 2 * e->model.n_ops; i++) atomic_store_explicit(&e->next[i], 0, memory_order_relaxed);
+    for (int64_t i = 0; e->gone && i < (int64_t)batch->threads * e->model.n_ops; i++)
+        atomic_store_explicit(&e->gone[i], 0, memory_order_relaxed);
     edge_step step = {.exec = e, .batch = batch, .positions = positions, .owner = owner};
     atomic_store(&e->cancelled, 0);
     atomic_store(&step.stop_at, INT32_MAX);

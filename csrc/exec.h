@@ -13,8 +13,9 @@ enum { EDGE_JOB_QUERIES = 32, EDGE_PARTS = 8192 };
 /* Pairs of a row and a slot, sorted by the expert they chose. */
 typedef struct {
     int32_t *pair;   /* row * n_slots + slot */
-    int32_t *start;  /* [n_expert + 1] the first pair of each expert */
     int32_t *active; /* experts that were chosen */
+    int32_t *first;  /* [n_active + 1] the first pair of each of them */
+    int32_t *places; /* [n_expert] while they are sorted */
     int32_t n_active;
 } edge_sorted;
 
@@ -25,17 +26,19 @@ struct edge_exec {
     float **angles;   /* [n_ropes] cosine and sine of each row's position */
     void **keys, **values; /* [n_states] */
     float **recurrent;     /* [n_recurrent] each [n_sequences] states */
-    edge_act act;
+    edge_act act;          /* rows */
+    edge_act pairs, inner; /* sorted pairs: the inputs of experts, and those of down where a mixture runs as one */
     edge_sorted sorted; /* what was gathered last */
     float *gathered;    /* the inputs of these pairs where a matrix is of a float type, else NULL */
     edge_part *parts;  /* [EDGE_PARTS] */
     float *part_values; /* [EDGE_PARTS][max_head_dim_v] */
     uint8_t *scratch;  /* [EDGE_MAX_THREADS] of scratch_bytes, touched only by threads that run */
-    size_t tile_bytes;  /* of scratch, for one matmul; results of experts follow */
+    size_t tile_bytes, wide_bytes; /* of scratch, for one matmul, and for results of experts */
     size_t scratch_bytes, kv_bytes, own_bytes; /* kv_bytes: recurrent states, too */
     int32_t max_head_dim, max_head_dim_v;
     int32_t max_queries; /* of one attention job */
     atomic_int *next;  /* [2 * n_ops] work counters of a step */
+    atomic_uint_least64_t *gone; /* [EDGE_MAX_THREADS][n_ops] of each thread's part, see edge_take */
     atomic_int cancelled;
     void **blocks; /* everything allocated */
     int n_blocks, block_room;
@@ -78,12 +81,13 @@ static inline uint8_t *edge_thread_scratch(const edge_exec *e, int thread) {
     return e->scratch + (size_t)thread * e->scratch_bytes;
 }
 
-/* exec_ops.c: run one op on this thread; attention.c: the op with barriers inside. */
+/* exec_ops.c: run one op, or the mixture that begins with it, on this thread; attention.c: the op with barriers inside. */
 void edge_run_op(edge_step *step, int index, int thread, edge_team *team);
 void edge_run_attention(edge_step *step, int index, int thread, edge_team *team);
 void edge_run_angles(edge_step *step, int thread, int n);
 void edge_run_gather(edge_step *step, const edge_op *op, int rows, int thread, edge_team *team);
 void edge_run_experts(edge_step *step, int index, int thread, int n);
+void edge_run_mixture(edge_step *step, int index, int rows, int thread, edge_team *team);
 void edge_run_route(edge_step *step, const edge_op *op, int64_t from, int64_t to, int thread);
 void edge_run_recurrent(const edge_step *step, const edge_op *op, int thread, int n);
 
@@ -91,7 +95,6 @@ void edge_run_recurrent(const edge_step *step, const edge_op *op, int thread, in
 int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, size_t size);
 int edge_check_batch(const edge_exec *e, const edge_batch *b, char *message, size_t size);
 
-size_t edge_experts_scratch(int32_t max_rows);
 size_t edge_attend_scratch(const edge_exec *e);
 
 #endif

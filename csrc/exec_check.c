@@ -194,18 +194,50 @@ static int check_mixture(const checker *c, int i) {
     }
 }
 
+static int is_float(int32_t type) { return type == EDGE_F32 || type == EDGE_F16 || type == EDGE_BF16; }
+
 /* Experts run over what was gathered last: that must suit them. */
 static int check_gathered(const checker *c, int i, const edge_op *gather) {
     const edge_op *op = &c->m->ops[i];
     const edge_weight *w = &c->m->weights[op->weight];
-    int floats = w->type == EDGE_F32 || w->type == EDGE_F16 || w->type == EDGE_BF16;
-    NEED(gather && gather->n_head == op->n_head && gather->width == w->n_in && gather->activation == floats &&
+    NEED(gather && gather->n_head == op->n_head && gather->width == w->n_in && gather->activation == is_float(w->type) &&
              w->n_out / op->size == gather->size && !((gather->flags ^ op->flags) & EDGE_FLAG_WANTED),
          "op %d: its input was not gathered before", i);
     return EDGE_OK;
 }
 
+/* The ops of a mixture that runs as one must belong together; each was or will be checked by itself, too. */
+static int check_fused(const checker *c, int i) {
+    const edge_model *m = c->m;
+    const edge_op *op = &m->ops[i];
+    static const int32_t kinds[EDGE_MIXTURE_OPS] = {EDGE_OP_GATHER, EDGE_OP_EXPERTS, EDGE_OP_EXPERTS,
+                                                    EDGE_OP_GLU,    EDGE_OP_GATHER,  EDGE_OP_EXPERTS};
+    NEED(op->kind == EDGE_OP_GATHER && i <= m->n_ops - EDGE_MIXTURE_OPS, "op %d begins no mixture", i);
+    for (int k = 0; k < EDGE_MIXTURE_OPS; k++)
+        NEED(op[k].kind == kinds[k] && op[k].width > 0 && !((op[k].flags ^ op->flags) & EDGE_FLAG_WANTED),
+             "op %d begins no mixture", i);
+    const edge_op *first = op + 1, *second = op + 2, *glu = op + 3, *gather = op + 4, *down = op + 5;
+    int ordered = glu->a == first->out && glu->b == second->out, swapped = glu->a == second->out && glu->b == first->out;
+    NEED((ordered || swapped) && first->out != second->out && glu->size <= 1 && first->width == glu->width &&
+             second->width == glu->width && first->n_head == op->n_head && second->n_head == op->n_head,
+         "op %d: gate and up of its mixture do not meet", i);
+    NEED(gather->a == glu->out && gather->b == op->b && gather->size == op->size && gather->n_head == op->n_head &&
+             down->n_head == op->n_head && (int64_t)gather->width * op->n_head == glu->width && !op->activation &&
+             !gather->activation && !((gather->flags ^ op->flags) & EDGE_FLAG_FIXED) && !(gather->flags & EDGE_FLAG_SHARED) &&
+             !(down->flags & EDGE_FLAG_NO_WAIT),
+         "op %d: its mixture does not go on with the same experts", i);
+    NEED(m->embedding < i || m->embedding >= i + EDGE_MIXTURE_OPS - 1, "op %d: embeddings within its mixture", i);
+    return EDGE_OK;
+}
+
 static int is_product(int32_t kind) { return kind == EDGE_OP_MATMUL || kind == EDGE_OP_EXPERTS; }
+
+/* A product of floats that is waited for does not see what is quantized meanwhile. */
+static int may_quantize_beside(const edge_model *m, int i) {
+    const edge_op *next = &m->ops[i + 1];
+    return m->ops[i].kind == EDGE_OP_QUANTIZE && next->kind == EDGE_OP_MATMUL && in(next->weight, m->n_weights) &&
+           is_float(m->weights[next->weight].type) && !(next->flags & EDGE_FLAG_NO_WAIT);
+}
 
 static int check_op(const checker *c, int i) {
     const edge_model *m = c->m;
@@ -220,8 +252,10 @@ static int check_op(const checker *c, int i) {
     NEED(!from_logits || (wanted && op->kind != EDGE_OP_SELECT), "op %d would read every row of the logits", i);
     NEED(op->kind != EDGE_OP_SELECT || wanted, "op %d selects more rows than are wanted", i);
     /* Anything else could change the shared buffers under a thread that is late. */
-    NEED(!(op->flags & EDGE_FLAG_NO_WAIT) || (i + 1 < m->n_ops && is_product(op->kind) && is_product(op[1].kind)),
+    NEED(!(op->flags & EDGE_FLAG_NO_WAIT) ||
+             (i + 1 < m->n_ops && is_product(op[1].kind) && (is_product(op->kind) || may_quantize_beside(m, i))),
          "op %d must be waited for", i);
+    if (op->flags & EDGE_FLAG_FUSED && (rc = check_fused(c, i))) return rc;
     NEED(op->kind == EDGE_OP_QUANTIZE || op->kind == EDGE_OP_GATHER || width_of(m, op->out) >= op->width, "op %d writes past slot %d", i, op->out);
     if (op->kind == EDGE_OP_CALL) return check_call(c, i);
     int32_t a = op->width;
@@ -335,13 +369,14 @@ int edge_check_model(const edge_model *m, const edge_kernels *k, char *message, 
         rc = check_op(&c, i);
         if (rc) break;
         const edge_op *op = &m->ops[i];
-        if (op->kind == EDGE_OP_QUANTIZE) quantized = op->width, gathered = NULL;
-        if (op->kind == EDGE_OP_GATHER) quantized = 0, gathered = op;
+        if (op->kind == EDGE_OP_QUANTIZE) quantized = op->width;
+        if (op->kind == EDGE_OP_GATHER) gathered = op;
+        if (op->kind == EDGE_OP_GATHER && op->flags & EDGE_FLAG_SHARED && !op->activation && quantized != op->width)
+            rc = fail(&c, "op %d: its input was not quantized before", i);
         if (op->kind == EDGE_OP_EXPERTS) rc = check_gathered(&c, i, gathered);
         if (op->kind != EDGE_OP_MATMUL) continue;
         const edge_weight *w = &m->weights[op->weight];
-        int floats = w->type == EDGE_F32 || w->type == EDGE_F16 || w->type == EDGE_BF16;
-        if (!floats && quantized != w->n_in) rc = fail(&c, "op %d: its input was not quantized before", i);
+        if (!is_float(w->type) && quantized != w->n_in) rc = fail(&c, "op %d: its input was not quantized before", i);
     }
     return rc ? rc : check_embedding(&c);
 }

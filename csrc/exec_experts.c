@@ -1,13 +1,9 @@
 /* Mixtures of experts: pairs of a row and a slot, sorted by expert, so that each expert's matrix is unpacked once a
  * step for all rows that chose it, and matrices nobody chose are never touched.
  */
+#include "exec_experts.h"
+
 #include <string.h>
-
-#include "exec.h"
-
-enum { WIDE_TILES = 8 }; /* of one call with several rows: their results lie in scratch before they are put in place */
-
-size_t edge_experts_scratch(int32_t max_rows) { return (size_t)max_rows * WIDE_TILES * 16 * sizeof(float); }
 
 static const float *vector(const edge_model *m, int32_t weight) {
     return weight < 0 ? NULL : m->weights[weight].data;
@@ -21,87 +17,161 @@ static int32_t expert_of(const edge_step *step, const edge_op *op, int32_t pair)
 }
 
 /* Sort the pairs by expert, those of one expert by row. */
-static void sort(const edge_step *step, const edge_op *op, int32_t pairs) {
-    edge_sorted *s = &step->exec->sorted;
-    memset(s->start, 0, ((size_t)op->size + 1) * sizeof *s->start);
-    for (int32_t i = 0; i < pairs; i++) s->start[expert_of(step, op, i) + 1]++;
+void edge_sort_pairs(const edge_step *step, const edge_op *op, int32_t pairs, edge_sorted *s) {
+    int32_t *at = s->places;
+    memset(at, 0, (size_t)op->size * sizeof *at);
+    for (int32_t i = 0; i < pairs; i++) at[expert_of(step, op, i)]++;
     s->n_active = 0;
-    for (int32_t e = 0; e < op->size; e++) {
-        if (s->start[e + 1]) s->active[s->n_active++] = e;
-        s->start[e + 1] += s->start[e];
+    for (int32_t e = 0, first = 0; e < op->size; e++) {
+        int32_t count = at[e];
+        at[e] = first;
+        if (!count) continue;
+        s->active[s->n_active] = e;
+        s->first[s->n_active++] = first;
+        first += count;
     }
-    for (int32_t i = 0; i < pairs; i++) s->pair[s->start[expert_of(step, op, i)]++] = i;
-    memmove(s->start + 1, s->start, (size_t)op->size * sizeof *s->start);
-    s->start[0] = 0;
+    s->first[s->n_active] = pairs;
+    for (int32_t i = 0; i < pairs; i++) s->pair[at[expert_of(step, op, i)]++] = i;
+}
+
+/* The same for the few pairs of one row, without a look at every expert. */
+void edge_sort_row(const edge_step *step, const edge_op *op, edge_sorted *s) {
+    for (int32_t i = 0; i < op->n_head; i++) {
+        int32_t at = i, expert = expert_of(step, op, i);
+        for (; at > 0 && expert_of(step, op, s->pair[at - 1]) > expert; at--) s->pair[at] = s->pair[at - 1];
+        s->pair[at] = i;
+    }
+    s->n_active = 0;
+    for (int32_t i = 0; i < op->n_head; i++) {
+        int32_t expert = expert_of(step, op, s->pair[i]);
+        if (s->n_active && s->active[s->n_active - 1] == expert) continue;
+        s->active[s->n_active] = expert;
+        s->first[s->n_active++] = i;
+    }
+    s->first[s->n_active] = op->n_head;
+}
+
+int edge_take(edge_exec *e, int index, int count, int thread, int n, edge_turn *turn) {
+    for (; turn->passed < n; turn->passed++) {
+        int whose = (thread + turn->passed) % n;
+        int64_t from, to;
+        edge_share(count, 1, whose, n, &from, &to);
+        /* How many units are gone from the part's beginning, and in the upper half how many from its end. */
+        atomic_uint_least64_t *gone = &e->gone[(size_t)whose * (size_t)e->model.n_ops + (size_t)index];
+        uint64_t one = turn->passed ? (uint64_t)1 << 32 : 1, old = atomic_load_explicit(gone, memory_order_relaxed);
+        int64_t begin, end;
+        do {
+            begin = from + (int64_t)(old & UINT32_MAX), end = to - (int64_t)(old >> 32);
+        } while (begin < end && !atomic_compare_exchange_weak_explicit(gone, &old, old + one, memory_order_relaxed,
+                                                                       memory_order_relaxed));
+        if (begin >= end) continue;
+        turn->unit = (int)(turn->passed ? end - 1 : begin);
+        turn->end = turn->passed ? turn->unit + 1 : (int)to;
+        turn->next = turn->passed && begin < turn->unit ? turn->unit - 1 : -1;
+        return 1;
+    }
+    return 0;
+}
+
+edge_act edge_act_at(const edge_act *act, int n_block, size_t block) {
+    return (edge_act){act->q + block * 32, act->d + block * 2, act->sum32 + block, act->sum16 + block * 2,
+                      act->isum16 + block * 2, n_block};
+}
+
+static void copy_row(const edge_act *from, size_t row, const edge_act *to, size_t pair, int n_block) {
+    size_t n = (size_t)n_block;
+    edge_act a = edge_act_at(from, n_block, row * n), b = edge_act_at(to, n_block, pair * n);
+    memcpy(b.q, a.q, n * 32);
+    memcpy(b.d, a.d, n * 2 * sizeof *b.d);
+    memcpy(b.sum32, a.sum32, n * sizeof *b.sum32);
+    memcpy(b.sum16, a.sum16, n * 2 * sizeof *b.sum16);
+    memcpy(b.isum16, a.isum16, n * 2 * sizeof *b.isum16);
 }
 
 void edge_run_gather(edge_step *step, const edge_op *op, int rows, int thread, edge_team *team) {
     edge_exec *e = step->exec;
     int32_t pairs = rows * op->n_head;
-    if (thread == 0) sort(step, op, pairs);
+    if (thread == 0) edge_sort_pairs(step, op, pairs, &e->sorted);
     edge_team_barrier(team);
-    edge_act act = e->act;
-    act.n_block = op->width / 32;
+    int shared = op->flags & EDGE_FLAG_SHARED, n_block = op->width / 32;
+    edge_act act = edge_act_at(&e->pairs, n_block, 0);
     int64_t from, to;
     edge_share(pairs, 1, thread, edge_team_size(team), &from, &to);
     const float *x = edge_value(step, op->a);
     for (int64_t i = from; i < to; i++) {
         int32_t pair = e->sorted.pair[i];
-        const float *row = x + (int64_t)(op->flags & EDGE_FLAG_SHARED ? pair / op->n_head : pair) * op->width;
+        const float *row = x + (int64_t)(shared ? pair / op->n_head : pair) * op->width;
         if (op->activation) memcpy(e->gathered + i * op->width, row, (size_t)op->width * sizeof *row);
-        else e->kernels->quantize(row, (int)i, 0, act.n_block, &act);
+        else if (shared) copy_row(&e->act, (size_t)(pair / op->n_head), &e->pairs, (size_t)i, n_block);
+        else e->kernels->quantize(row, (int)i, 0, n_block, &act);
     }
 }
 
-/* The activations of the sorted pairs from number `at` on. */
-static edge_act from_pair(const edge_exec *e, int n_block, size_t at) {
-    size_t blocks = at * (size_t)n_block;
-    return (edge_act){e->act.q + blocks * 32, e->act.d + blocks * 2, e->act.sum32 + blocks, e->act.sum16 + blocks * 2,
-                      e->act.isum16 + blocks * 2, n_block};
+edge_units edge_units_of(const edge_op *op, const edge_sorted *s, int few, int many, int n) {
+    int tiles = (op->width / op->n_head + 15) / 16, group = few;
+    while (s->first[s->n_active] >= EDGE_FEW_PAIRS * s->n_active && 2 * group <= many &&
+           (int64_t)tiles * s->n_active >= (int64_t)8 * group * n)
+        group *= 2;
+    int groups = (tiles + group - 1) / group;
+    return (edge_units){tiles, group, groups, groups * s->n_active};
 }
 
-/* Output tiles tile0..tile1-1 of one expert, for all the pairs that chose it. */
-static void run_tiles(edge_step *step, const edge_op *op, int32_t expert, int tile0, int tile1, int thread) {
-    edge_exec *e = step->exec;
+const uint8_t *edge_expert_rows(const edge_exec *e, const edge_op *op, int32_t expert, int tile) {
     const edge_weight *w = &e->model.weights[op->weight];
-    const edge_sorted *s = &e->sorted;
-    int32_t n_out = op->width / op->n_head, first = s->start[expert], count = s->start[expert + 1] - first;
-    int64_t at = (int64_t)expert * op->size + op->d + 16 * tile0;
+    return (const uint8_t *)w->data + (size_t)((int64_t)expert * op->size + op->d + 16 * tile) * w->row_bytes;
+}
+
+edge_part_of_expert edge_part_at(const edge_exec *e, const edge_op *op, const edge_sorted *s, const edge_units *u,
+                                 const edge_turn *turn, const uint8_t *then) {
+    int a = turn->unit / u->groups, from = turn->unit % u->groups * u->group, to = from + u->group;
+    int after = (a + 1) * u->groups < turn->end ? (a + 1) * u->groups : turn->end, next = after;
+    if (after == turn->end) next = turn->next;
+    if (next >= 0) then = edge_expert_rows(e, op, s->active[next / u->groups], next % u->groups * u->group);
+    int end = after - a * u->groups == u->groups ? u->tiles : (after - a * u->groups) * u->group;
+    return (edge_part_of_expert){a, s->active[a], from, to < u->tiles ? to : u->tiles, end, then};
+}
+
+void edge_multiply_expert(const edge_exec *e, const edge_op *op, const edge_part_of_expert *p, const float *x,
+                          const edge_act *act, int rows, float *out, void *scratch) {
+    const edge_weight *w = &e->model.weights[op->weight];
+    int n_out = op->width / op->n_head, first = rows == 1 ? 0 : p->from, last = rows == 1 ? p->end : p->to;
+    int64_t at = (int64_t)p->expert * op->size + op->d + 16 * first;
     const float *scale = vector(&e->model, op->scale), *bias = vector(&e->model, op->bias);
-    int columns = 16 * tile1 < n_out ? 16 * (tile1 - tile0) : n_out - 16 * tile0;
-    edge_matrix m = {(const uint8_t *)w->data + (size_t)at * w->row_bytes, w->row_bytes, (int)w->n_in, columns,
-                     scale ? scale + expert : NULL, bias ? bias + at : NULL};
-    edge_act act = from_pair(e, (int)(w->n_in / 32), (size_t)first);
-    const float *x = e->gathered ? e->gathered + (size_t)first * (size_t)w->n_in : NULL;
+    edge_matrix m = {edge_expert_rows(e, op, p->expert, first), w->row_bytes, (int)w->n_in,
+                     16 * last < n_out ? 16 * (last - first) : n_out - 16 * first, scale ? scale + p->expert : NULL,
+                     bias ? bias + at : NULL, last < p->end ? edge_expert_rows(e, op, p->expert, last) : p->then};
+    e->kernels->matmul[w->type](&m, x, act, rows, out, p->from - first, p->to - first, scratch);
+}
+
+void edge_multiply_pairs(edge_step *step, const edge_op *op, const edge_sorted *s, const edge_part_of_expert *p,
+                         const edge_act *all, const float *gathered, int thread) {
+    edge_exec *e = step->exec;
+    int32_t n_in = (int32_t)e->model.weights[op->weight].n_in, n_out = op->width / op->n_head;
+    int32_t first = s->first[p->at], count = s->first[p->at + 1] - first;
+    size_t columns = (size_t)(16 * p->to < n_out ? 16 * p->to : n_out) - 16 * (size_t)p->from;
     uint8_t *scratch = edge_thread_scratch(e, thread);
-    float *wide = (float *)(void *)(scratch + e->tile_bytes), *out = edge_value(step, op->out) + 16 * tile0;
-    if (count == 1) { /* in place */
-        e->kernels->matmul[w->type](&m, x, &act, 1, out + (int64_t)s->pair[first] * n_out, 0, tile1 - tile0, scratch);
-        return;
-    }
+    float *wide = (float *)(void *)(scratch + e->tile_bytes), *out = edge_value(step, op->out);
     /* Rows of nonsense may choose an expert more than once: there may be more pairs than rows. */
     for (int32_t done = 0, some; done < count; done += some) {
         some = count - done < e->model.max_rows ? count - done : e->model.max_rows;
-        act = from_pair(e, (int)(w->n_in / 32), (size_t)(first + done));
-        e->kernels->matmul[w->type](&m, x ? x + (size_t)done * (size_t)w->n_in : NULL, &act, some, wide, 0,
-                                    tile1 - tile0, scratch);
-        for (int32_t i = 0; i < some; i++)
-            memcpy(out + (int64_t)s->pair[first + done + i] * n_out, wide + (size_t)i * (size_t)columns,
-                   (size_t)columns * sizeof *out);
+        size_t at = (size_t)(first + done);
+        edge_act act = edge_act_at(all, n_in / 32, at * (size_t)(n_in / 32));
+        const float *x = gathered ? gathered + at * (size_t)n_in : NULL;
+        const int32_t *pair = s->pair + at;
+        float *to = out + (int64_t)*pair * n_out;
+        edge_multiply_expert(e, op, p, x, &act, some, some == 1 ? to : wide, scratch);
+        for (int32_t i = 0; some > 1 && i < some; i++)
+            memcpy(out + (int64_t)pair[i] * n_out + 16 * p->from, wide + (size_t)i * columns, columns * sizeof *out);
     }
 }
 
 void edge_run_experts(edge_step *step, int index, int thread, int n) {
     edge_exec *e = step->exec;
     const edge_op *op = &e->model.ops[index];
-    const edge_sorted *s = &e->sorted;
-    int tiles = (op->width / op->n_head + 15) / 16;
-    int64_t per = (int64_t)tiles * s->n_active / (4 * n);
-    int chunk = per < 1 ? 1 : per > WIDE_TILES ? WIDE_TILES : (int)per;
-    int chunks = (tiles + chunk - 1) / chunk;
-    for (int job; (job = atomic_fetch_add_explicit(&e->next[2 * index], 1, memory_order_relaxed)) < chunks * s->n_active;) {
-        int from = job % chunks * chunk, to = from + chunk < tiles ? from + chunk : tiles;
-        run_tiles(step, op, s->active[job / chunks], from, to, thread);
+    edge_units u = edge_units_of(op, &e->sorted, 2, EDGE_WIDE_TILES, n);
+    for (edge_turn turn = {0}; edge_take(e, index, u.count, thread, n, &turn);) {
+        edge_part_of_expert p = edge_part_at(e, op, &e->sorted, &u, &turn, NULL);
+        edge_multiply_pairs(step, op, &e->sorted, &p, &e->pairs, e->gathered, thread);
     }
 }
 

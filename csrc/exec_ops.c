@@ -75,7 +75,7 @@ static void matmul(edge_step *step, int index, int rows, int thread, int n) {
     const edge_op *op = &e->model.ops[index];
     const edge_weight *w = &e->model.weights[op->weight];
     edge_matrix matrix = {w->data, w->row_bytes, (int)w->n_in, (int)w->n_out, vector(&e->model, op->scale),
-                          vector(&e->model, op->bias)};
+                          vector(&e->model, op->bias), NULL};
     edge_act act = e->act;
     act.n_block = (int)(w->n_in / 32);
     const float *a = edge_value(step, op->a);
@@ -298,7 +298,10 @@ void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
         break;
     case EDGE_OP_ROUTE: edge_run_route(step, op, from, to, thread); break;
     case EDGE_OP_CALL: call(step, op, from, to); break;
-    case EDGE_OP_GATHER: edge_run_gather(step, op, rows, thread, team); break;
+    case EDGE_OP_GATHER:
+        if (op->flags & EDGE_FLAG_FUSED) edge_run_mixture(step, index, rows, thread, team);
+        else edge_run_gather(step, op, rows, thread, team);
+        break;
     case EDGE_OP_EXPERTS: edge_run_experts(step, index, thread, n); break;
     default:
         if (op->kind == EDGE_OP_SCALE ? op->weight >= 0 : op->kind != EDGE_OP_SOFTCAP && op->size > 1) {

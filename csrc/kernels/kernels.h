@@ -46,6 +46,7 @@ typedef struct {
     int n_in, n_out;
     const float *scale; /* one value, or NULL */
     const float *bias;  /* [n_out], or NULL */
+    const uint8_t *then; /* what is likely to be read after the last row, worth fetching early; or NULL */
 } edge_matrix;
 
 /* Output rows 16*tile0 .. 16*tile1-1 (as far as they exist) for all `rows` inputs; out has stride n_out.

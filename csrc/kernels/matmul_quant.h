@@ -44,8 +44,9 @@ INLINE void T_(one)(const edge_matrix *w, const edge_act *act, size_t a, float *
     int nb = act->n_block;
     const uint8_t *ahead = row[0];
     size_t step = 0, base = a * (size_t)nb;
-    if (16 * (tile + 3) <= w->n_out) { /* rows that the tile after the next one will want, in memory's order */
-        ahead += 32 * w->row_bytes;
+    int inside = 16 * (tile + 3) <= w->n_out;
+    if (inside || w->then) { /* rows that the tile after the next one will want, in memory's order */
+        ahead = inside ? ahead + 32 * w->row_bytes : w->then + 16 * w->row_bytes * (size_t)(tile + 2 - w->n_out / 16);
         step = 16 * w->row_bytes / (size_t)nb * (T_(STEP) ? T_(STEP) : 1);
     }
     vf acc = vf_zero();
@@ -94,8 +95,9 @@ INLINE void T_(one)(const edge_matrix *w, const edge_act *act, size_t a, float *
 INLINE void T_(unpack)(const edge_matrix *w, int nb, int tile, uint8_t *bytes, float *ws, float *wm) {
     const uint8_t *row[16];
     T_(row_pointers)(w, tile, row);
-    if (16 * (tile + 2) <= w->n_out)
-        for (size_t line = 0; line < 16 * w->row_bytes; line += 64) PREFETCH(row[0] + 16 * w->row_bytes + line);
+    const uint8_t *ahead = 16 * (tile + 2) <= w->n_out ? row[0] + 16 * w->row_bytes : w->then;
+    if (ahead)
+        for (size_t line = 0; line < 16 * w->row_bytes; line += 64) PREFETCH(ahead + line);
     for (int b = 0; b < nb; b += 8) {
         int n = nb - b < 8 ? nb - b : 8;
         T_(scales)(row, b, n, ws + b * T_(SUB) * LANES, wm + b * T_(SUB) * LANES);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,7 @@ from edgellm.program.ops import (
     Softcap,
     Softmax,
     Xielu,
+    inputs,
 )
 from edgellm.program.plan import plan
 from edgellm.program.recurrent import Conv1d, GatedDelta, SsmScan
@@ -58,7 +60,7 @@ STATE = np.dtype(
 
 FLOATS = -1
 """Not an op: float matrices read their input as it is."""
-WANTED, NO_WAIT, FIXED, SHARED, POSITION, BORROW = 1, 2, 4, 8, 16, 32
+WANTED, NO_WAIT, FIXED, SHARED, POSITION, BORROW, FUSED = 1, 2, 4, 8, 16, 32, 64
 QUANTIZE, GATHER = 1, 24
 KINDS: dict[type, int] = {
     Embed: 0,
@@ -132,20 +134,29 @@ class _Lowering:
         self.plan = plan(program)
         self.state_index = {name: i for names in (program.states, program.recurrent) for i, name in enumerate(names)}
         self.wanted = _made_of_wanted_rows(program.ops)
-        held: tuple[Any, ...] = ()
+        self.uses = Counter(name for op in program.ops for name in inputs(op))
+        self.uses += Counter([program.embedding]) if program.embedding else Counter()
+        quantized, gathered = "", tuple[Any, ...]()
         for i, op in enumerate(program.ops):
             needs = self._input_of(op)
-            if needs and needs != held:
-                self._emit_input(op)
-                held = needs
             follows = self._input_of(program.ops[i + 1]) if i + 1 < len(program.ops) else ()
             # What follows may run at the same time only if it reads the same value, as it lies there now.
             together = bool(needs) and (follows == needs or (isinstance(op, MatMul) and follows == (FLOATS, op.x)))
+            now, beside = self._quantized_by(op), "" if together else self._quantized_beside(i)
+            if (now or beside or quantized) != quantized:
+                quantized = now or beside
+                self._emit_quantize(quantized, 0 if now else NO_WAIT)
+            if isinstance(op, MatMulExperts):
+                fused = self._is_mixture(i)
+                if needs != gathered or fused:
+                    self._emit_gather(op, FUSED if fused else 0)
+                gathered = needs
             self._emit(op, NO_WAIT if together else 0)
             if op.out == program.embedding:
                 self.embedding = len(self.rows) - 1
-            if self.plan.slots[op.out] in [self.plan.slots[name] for name in held[1:3]]:
-                held = ()
+            slots = self.plan.slots
+            quantized = "" if quantized and slots[quantized] == slots[op.out] else quantized
+            gathered = () if slots[op.out] in [slots[name] for name in gathered[1:3]] else gathered
         return Lowered(
             self._array(self.rows, OP),
             self.table.rows,
@@ -165,6 +176,45 @@ class _Lowering:
             floats = _is_float(self.weights[op.weight])
             return GATHER, op.x, op.routes or op.x, op.n_slots, self.program.weights[op.weight][2], floats
         return ()
+
+    def _quantized_by(self, op: Op) -> str:
+        """Return the value whose rows must be quantized before an op; nothing for most."""
+        if not isinstance(op, MatMul | MatMulExperts) or _is_float(self.weights[op.weight]):
+            return ""
+        return op.x if isinstance(op, MatMul) or self._is_shared(op) else ""
+
+    def _quantized_beside(self, i: int) -> str:
+        """Return what op `i`, a product of floats, reads, if one of the next products wants that quantized."""
+        match self.program.ops[i]:
+            case MatMul(x=x, weight=weight) if _is_float(self.weights[weight]):
+                return x if any(self._quantized_by(op) == x for op in self.program.ops[i + 1 : i + 6]) else ""
+        return ""
+
+    def _is_shared(self, op: MatMulExperts) -> bool:
+        """Return whether all slots of a row have the same input."""
+        return op.n_slots > 1 and self.program.widths[op.x] == self.program.weights[op.weight][0]
+
+    def _is_mixture(self, i: int) -> bool:
+        """Return whether ops `i` to `i` + 3 are gate, up, what makes one of both, and down, and only these use them."""
+        match self.program.ops[i : i + 4]:
+            case [
+                MatMulExperts(out=a) as first,
+                MatMulExperts(out=b) as second,
+                Glu(gate=gate, up=up, out=h),
+                MatMulExperts(x=x, routes=routes) as down,
+            ]:
+                alike = self._input_of(first) == self._input_of(second) and routes == first.routes
+                return (
+                    alike
+                    and {gate, up} == {a, b}
+                    and x == h
+                    and self.program.widths[a] == self.program.widths[b] == self.program.widths[h]
+                    and down.n_slots == first.n_slots
+                    and not self._is_shared(down)
+                    and not any(_is_float(self.weights[op.weight]) for op in (first, down))
+                    and all(self.uses[name] == 1 for name in (a, b, h))
+                )
+        return False
 
     def _array(self, rows: list[dict[str, Any]], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return np.array([tuple(row.get(name, 0) for name in dtype.names or ()) for row in rows], dtype)
@@ -276,25 +326,19 @@ class _Lowering:
                 row["activation"] = int(self.program.widths[g] > self.program.widths[beta])
         self.rows.append(row)
 
-    def _emit_input(self, op: Op) -> None:
-        """Make a matrix product's input ready: quantize it, or sort it by expert."""
+    def _emit_quantize(self, x: str, flags: int) -> None:
         row: dict[str, Any] = dict.fromkeys(("weight", "scale", "bias", "state", "rope"), -1)
-        if isinstance(op, MatMul):
-            if _is_float(self.weights[op.weight]):
-                return
-            row |= {"kind": QUANTIZE, "width": self.program.widths[op.x]}
-        elif isinstance(op, MatMulExperts):
-            n_in, _, n_expert = self.program.weights[op.weight]
-            row |= {"kind": GATHER, "width": n_in, "size": n_expert, "n_head": op.n_slots}
-            row["activation"] = int(_is_float(self.weights[op.weight]))
-            shared = SHARED if self.program.widths[op.x] == n_in and op.n_slots > 1 else 0
-            row["flags"] = shared | (FIXED if op.routes is None else 0)
-            row["b"] = self._slot(op.x if op.routes is None else op.routes)
-        else:
-            raise TypeError(f"{type(op).__name__} is no matrix product")
-        row["a"] = self._slot(op.x)
-        row["flags"] = row.get("flags", 0) | (WANTED if op.x in self.wanted else 0)
-        self.rows.append(row)
+        row |= {"kind": QUANTIZE, "a": self._slot(x), "width": self.program.widths[x]}
+        self.rows.append(row | {"flags": flags | (WANTED if x in self.wanted else 0)})
+
+    def _emit_gather(self, op: MatMulExperts, flags: int) -> None:
+        """Sort what the slots of all rows read by expert."""
+        row: dict[str, Any] = dict.fromkeys(("weight", "scale", "bias", "state", "rope"), -1)
+        n_in, _, n_expert = self.program.weights[op.weight]
+        row |= {"kind": GATHER, "width": n_in, "size": n_expert, "n_head": op.n_slots, "a": self._slot(op.x)}
+        row |= {"b": self._slot(op.routes or op.x), "activation": int(_is_float(self.weights[op.weight]))}
+        flags |= (SHARED if self._is_shared(op) else 0) | (FIXED if op.routes is None else 0)
+        self.rows.append(row | {"flags": flags | (WANTED if op.x in self.wanted else 0)})
 
     def _call(self, name: str, params: tuple[float, ...]) -> dict[str, int]:
         """Return the part of a row that says which function to call, and with which parameters."""
@@ -332,8 +376,6 @@ def _is_float(weight: Weight) -> bool:
 
 def _made_of_wanted_rows(ops: tuple[Op, ...]) -> set[str]:
     """Return the values whose rows are the wanted ones: what SelectRows makes, and all that is made of it."""
-    from edgellm.program.ops import inputs
-
     wanted: set[str] = set()
     for op in ops:
         if isinstance(op, SelectRows) or any(name in wanted for name in inputs(op)):

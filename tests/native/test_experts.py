@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from edgellm.backends.base import Backend, Weight
+from edgellm.backends.lowering import FUSED, lower
 from edgellm.program import ProgramBuilder, RopeSpec
 from edgellm.program.ops import Activation
 from edgellm.program.program import Value
@@ -124,6 +125,51 @@ def test_rows_of_nonsense_choose_experts_that_exist(native: Backend) -> None:
         return p.matmul_experts(v[0], p.route(v[1], 4, "sigmoid"), "w", 16, 4, 6, shared=True)
 
     assert np.isfinite(Probe.of([x, logits], make, weights).run(native, threads=2)).all()
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q8_0", "MXFP4"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("nonsense", [False, True])
+def test_a_mixture_that_runs_as_one_is_its_ops_one_by_one(
+    native: Backend, kind: str, shared: bool, nonsense: bool
+) -> None:
+    n_in, n_ff, n_expert, n_used = 256, 256, 7, 3
+    weights: dict[str, Weight] = {}
+    for name, a, b in (("gate", n_in, n_ff), ("up", n_in, n_ff), ("down", n_ff, n_in)):
+        stack = weight(kind, a, b * n_expert, len(weights))
+        weights[f"{name}.weight"] = Weight(stack.dtype, (a, b, n_expert), stack.data)
+        weights[f"{name}.bias"] = vector(table(n_expert, b, 9))
+    x, logits = table(33, n_in * (1 if shared else n_used), 1), table(33, n_expert, 2)
+    logits[::3] = np.nan if nonsense else logits[::3]
+
+    def experts(p: ProgramBuilder, value: Value, routes: Value, name: str, shared: bool = False) -> Value:
+        return p.matmul_experts(value, routes, name, n_in, n_used, n_expert, shared=shared)
+
+    def inner(p: ProgramBuilder, v: list[Value]) -> Value:
+        routes = p.route(v[1], n_used, "sigmoid")
+        up = experts(p, v[0], routes, "up", shared)
+        return p.glu(experts(p, v[0], routes, "gate", shared), up, "silu", 3.0, 0.5)
+
+    def whole(p: ProgramBuilder, v: list[Value]) -> Value:
+        routes = p.route(v[1], n_used, "sigmoid")
+        gate, up = experts(p, v[0], routes, "gate", shared), experts(p, v[0], routes, "up", shared)
+        return experts(p, p.glu(gate, up, "silu", 3.0, 0.5), routes, "down")
+
+    def down(p: ProgramBuilder, v: list[Value]) -> Value:
+        return experts(p, v[0], p.route(v[1], n_used, "sigmoid"), "down")
+
+    def part(*names: str) -> dict[str, Weight]:
+        return {key: w for key, w in weights.items() if key.split(".")[0] in names}
+
+    probe = Probe.of([x, logits], whole, weights)
+    assert (lower(probe.program, probe.weights).ops["flags"] & FUSED).any()
+    h = Probe.of([x, logits], inner, part("gate", "up")).run(native)
+    expected = Probe.of([h, logits], down, part("down")).run(native)
+    assert len(np.unique(expected)) > 0.5 * expected.size
+    for rows in (slice(0, 33), slice(0, 1), slice(1, 2), slice(4, 8)):
+        for threads in (1, 2, 5):
+            found = Probe.of([x[rows], logits[rows]], whole, weights).run(native, threads=threads)
+            np.testing.assert_array_equal(found, expected[rows])
 
 
 ACTIVATIONS: tuple[Activation, ...] = ("silu", "gelu", "gelu_quick", "relu", "relu2", "sigmoid", "softplus", "tanh")
