@@ -8,7 +8,7 @@
 #include "pool.h"
 
 /* Queries of one attention job, and the partial results kept when spans go to several threads. */
-enum { EDGE_JOB_QUERIES = 32, EDGE_PARTS = 8192 };
+enum { EDGE_JOB_QUERIES = 48, EDGE_PARTS = 8192 };
 
 /* Pairs of a row and a slot, sorted by the expert they chose. */
 typedef struct {

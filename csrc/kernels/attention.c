@@ -21,56 +21,102 @@ INLINE vf kv_load_n(const void *p, size_t at, int n, const int is_f32) {
     return vf_from_f16(t);
 }
 
-/* Products of Q queries and the 16 keys of one page. */
-INLINE void scores(const void *k, const int is_f32, size_t at, int dim, const int Q, const float *const *q, vf *out) {
-    vf acc[EDGE_QUERIES][4];
-    UNROLL for (int i = 0; i < Q; i++) UNROLL for (int j = 0; j < 4; j++) acc[i][j] = vf_zero();
-    int d = 0;
-    for (; d + 4 <= dim; d += 4) {
-        UNROLL for (int j = 0; j < 4; j++) {
-            vf key = kv_load(k, at + (size_t)(d + j) * EDGE_PAGE, is_f32);
+enum { MAX_WIDE = 4 };
+
+/* Sums that each of Q queries keeps in registers. */
+INLINE int wide(const int Q) { return ATTEND_SUMS >= 4 * Q ? 4 : ATTEND_SUMS >= 2 * Q ? 2 : 1; }
+
+/* Products of Q queries and the 16 keys of one page: as many of the four sums at a time as registers hold. */
+INLINE void scores(const void *k, const int is_f32, int dim, const int Q, const float *const *q, float *const *out) {
+    const int S = wide(Q);
+    float held[TILE_QUERIES * LANES];
+    for (int from = 0; from < 4; from += S) {
+        vf acc[TILE_QUERIES][MAX_WIDE];
+        UNROLL for (int i = 0; i < Q; i++) UNROLL for (int j = 0; j < S; j++) acc[i][j] = vf_zero();
+        int d = from;
+        for (; d + S <= dim; d += 4) {
+            UNROLL for (int j = 0; j < S; j++) {
+                vf key = kv_load(k, (size_t)(d + j) * EDGE_PAGE, is_f32);
+                UNROLL for (int i = 0; i < Q; i++) acc[i][j] = vf_fma(vf_set1(q[i][d + j]), key, acc[i][j]);
+            }
+        }
+        UNROLL for (int j = 0; j < S - 1; j++) {
+            if (d + j >= dim) break;
+            vf key = kv_load(k, (size_t)(d + j) * EDGE_PAGE, is_f32);
             UNROLL for (int i = 0; i < Q; i++) acc[i][j] = vf_fma(vf_set1(q[i][d + j]), key, acc[i][j]);
         }
+        UNROLL for (int i = 0; i < Q; i++) {
+            vf *s = acc[i];
+            if (S == 4) vf_store(out[i], vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])));
+            else if (S == 2) vf_store(out[i], from ? vf_add(vf_load(out[i]), vf_add(s[0], s[1])) : vf_add(s[0], s[1]));
+            else if (from == 0) vf_store(out[i], s[0]);
+            else if (from == 1) vf_store(out[i], vf_add(vf_load(out[i]), s[0]));
+            else if (from == 2) vf_store(held + i * LANES, s[0]);
+            else vf_store(out[i], vf_add(vf_load(out[i]), vf_add(vf_load(held + i * LANES), s[0])));
+        }
     }
-    for (int j = 0; d + j < dim; j++) {
-        vf key = kv_load(k, at + (size_t)(d + j) * EDGE_PAGE, is_f32);
-        for (int i = 0; i < Q; i++) acc[i][j] = vf_fma(vf_set1(q[i][d + j]), key, acc[i][j]);
-    }
-    UNROLL for (int i = 0; i < Q; i++) out[i] = vf_add(vf_add(acc[i][0], acc[i][1]), vf_add(acc[i][2], acc[i][3]));
 }
 
-/* sum[i] += p[i][t] * v[t] for tokens t0..t1-1 of one page; sum has dim floats a query. */
-INLINE void values(const void *v, const int is_f32, size_t at, int dim, const int Q, const float *const *p, int t0,
-                   int t1, float *const *sum) {
-    int d = 0;
-    for (; d + 4 * LANES <= dim; d += 4 * LANES) {
-        vf acc[EDGE_QUERIES][4];
-        UNROLL for (int i = 0; i < Q; i++) UNROLL for (int j = 0; j < 4; j++) acc[i][j] = vf_load(sum[i] + d + j * LANES);
-        for (int t = t0; t < t1; t++) {
-            UNROLL for (int j = 0; j < 4; j++) {
-                vf x = kv_load(v, at + (size_t)t * (size_t)dim + (size_t)(d + j * LANES), is_f32);
-                UNROLL for (int i = 0; i < Q; i++) acc[i][j] = vf_fma(vf_set1(p[i][t]), x, acc[i][j]);
+/* Where the values of token t of a span begin. */
+INLINE size_t value_at(const edge_kv *kv, const int32_t *pages, int h, int t) {
+    size_t record = (size_t)pages[t / EDGE_PAGE] * (size_t)kv->n_head_kv + (size_t)h;
+    return (record * EDGE_PAGE + (size_t)(t % EDGE_PAGE)) * (size_t)kv->head_dim_v;
+}
+
+/* sum[i] += p[i][t] * v[t] for tokens t0..t1-1 of a span: V vectors of dimensions from d on. */
+INLINE void values(const edge_kv *kv, const int is_f32, const int32_t *pages, int h, int d, int t0, int t1, const int Q,
+                   const int V, float *const *p, float *const *sum) {
+    vf acc[TILE_QUERIES][MAX_WIDE];
+    UNROLL for (int i = 0; i < Q; i++) UNROLL for (int j = 0; j < V; j++) acc[i][j] = vf_load(sum[i] + d + j * LANES);
+    while (t0 < t1) {
+        int next = (t0 / EDGE_PAGE + 1) * EDGE_PAGE, end = next < t1 ? next : t1;
+        size_t at = value_at(kv, pages, h, t0) + (size_t)d;
+        for (; t0 < end; t0++, at += (size_t)kv->head_dim_v) {
+            vf x[MAX_WIDE];
+            UNROLL for (int j = 0; j < V; j++) x[j] = kv_load(kv->v, at + (size_t)(j * LANES), is_f32);
+            UNROLL for (int i = 0; i < Q; i++) {
+                vf w = vf_set1(p[i][t0]);
+                UNROLL for (int j = 0; j < V; j++) acc[i][j] = vf_fma(w, x[j], acc[i][j]);
             }
         }
-        UNROLL for (int i = 0; i < Q; i++) UNROLL for (int j = 0; j < 4; j++) vf_store(sum[i] + d + j * LANES, acc[i][j]);
     }
-    for (; d < dim; d += LANES) {
-        int n = dim - d < LANES ? dim - d : LANES;
-        for (int i = 0; i < Q; i++) {
-            vf acc = n == LANES ? vf_load(sum[i] + d) : vf_load_n(sum[i] + d, n);
-            for (int t = t0; t < t1; t++) {
-                size_t from = at + (size_t)t * (size_t)dim + (size_t)d;
-                vf x = n == LANES ? kv_load(v, from, is_f32) : kv_load_n(v, from, n, is_f32);
-                acc = vf_fma(vf_set1(p[i][t]), x, acc);
-            }
-            if (n == LANES) vf_store(sum[i] + d, acc);
-            else vf_store_n(sum[i] + d, acc, n);
+    UNROLL for (int i = 0; i < Q; i++) UNROLL for (int j = 0; j < V; j++) vf_store(sum[i] + d + j * LANES, acc[i][j]);
+}
+
+/* The same for all dimensions. */
+INLINE void all_values(const edge_kv *kv, const int is_f32, const int32_t *pages, int h, int t0, int t1, const int Q,
+                         float *const *p, float *const *sum) {
+    const int W = wide(Q);
+    int d = 0;
+    for (; d + W * LANES <= kv->head_dim_v; d += W * LANES) values(kv, is_f32, pages, h, d, t0, t1, Q, W, p, sum);
+    for (; d + LANES <= kv->head_dim_v; d += LANES) values(kv, is_f32, pages, h, d, t0, t1, Q, 1, p, sum);
+    int left = kv->head_dim_v - d;
+    if (!left) return;
+    for (int i = 0; i < Q; i++) {
+        vf acc = vf_load_n(sum[i] + d, left);
+        for (int t = t0; t < t1; t++) {
+            vf x = kv_load_n(kv->v, value_at(kv, pages, h, t) + (size_t)d, left, is_f32);
+            acc = vf_fma(vf_set1(p[i][t]), x, acc);
         }
+        vf_store_n(sum[i] + d, acc, left);
     }
 }
+
+typedef void values_fn(const edge_kv *, const int32_t *, int, int, int, int, float *const *, float *const *);
+#define PASSES(scores_name, values_name, is_f32)                                                                   \
+    static void scores_name(const void *k, int dim, int n, const float *const *q, float *const *out) {             \
+        EACH_COUNT(n, scores(k, is_f32, dim, Q, q, out))                                                           \
+    }                                                                                                              \
+    static void values_name(const edge_kv *kv, const int32_t *pages, int h, int t0, int t1, int n,                 \
+                            float *const *p, float *const *sum) {                                                  \
+        if (t0 < t1) EACH_COUNT(n, all_values(kv, is_f32, pages, h, t0, t1, Q, p, sum))                            \
+    }
+PASSES(scores_f16, values_f16, 0)
+PASSES(scores_f32, values_f32, 1)
 
 static void merge(edge_part *into, float *acc, const edge_part *part, const float *other, int n) {
-    merge_parts(into, acc, part, other, n);
+    float *to = acc, *from = (float *)(uintptr_t)other;
+    merge_parts(1, into, &to, part, &from, n);
 }
 
 static void sink(edge_part *part, float *acc, float score, int n) {
@@ -87,70 +133,73 @@ static void finish(const edge_part *part, const float *acc, float *out, int n) {
     for (int d = 0; d < n; d++) out[d] = acc[d] * inverse;
 }
 
-INLINE void attend(const edge_kv *kv, const int is_f32, int h, const int Q, const float *const *q, const int *first,
-                   const int *last, int span, edge_part *part, float *const *acc, float *scratch) {
-    edge_sight see = sight_of(Q, first, last, span);
-    if (see.lo >= see.hi) return;
-    float *p[EDGE_QUERIES], *sum[EDGE_QUERIES];
-    for (int i = 0; i < Q; i++) {
-        p[i] = scratch + i * EDGE_SPAN;
-        sum[i] = scratch + Q * EDGE_SPAN + i * kv->head_dim_v;
-    }
-    int begin = span * EDGE_SPAN, page0 = see.lo / EDGE_PAGE, page1 = (see.hi + EDGE_PAGE - 1) / EDGE_PAGE;
-    const int32_t *pages = kv->pages + begin / EDGE_PAGE;
-    size_t kh = (size_t)kv->head_dim * EDGE_PAGE, vh = (size_t)kv->head_dim_v * EDGE_PAGE, size = is_f32 ? 4 : 2;
-    vf max[EDGE_QUERIES];
-    UNROLL for (int i = 0; i < Q; i++) max[i] = vf_set1(-INFINITY);
+/* Products of n queries and the keys of pages page0..page1-1 of a span. */
+INLINE void score_pages(const edge_kv *kv, const int is_f32, const int32_t *pages, int h, int page0, int page1, int n,
+                        const float *const *q, float *const *p) {
+    size_t record = (size_t)kv->head_dim * EDGE_PAGE * (is_f32 ? 4 : 2);
+    size_t record_v = (size_t)kv->head_dim_v * EDGE_PAGE * (is_f32 ? 4 : 2);
     for (int g = page0; g < page1; g++) {
-        vf s[EDGE_QUERIES];
+        const char *k = (const char *)kv->k + ((size_t)pages[g] * (size_t)kv->n_head_kv + (size_t)h) * record;
         if (kv->cold) {
             int next = g + 2 < page1 ? g + 2 : page1 - 1;
-            fetch((const char *)kv->k + ((size_t)pages[next] * (size_t)kv->n_head_kv + (size_t)h) * kh * size, kh * size);
-            fetch((const char *)kv->v + ((size_t)pages[g] * (size_t)kv->n_head_kv + (size_t)h) * vh * size, vh * size);
+            fetch((const char *)kv->k + ((size_t)pages[next] * (size_t)kv->n_head_kv + (size_t)h) * record, record);
+            fetch((const char *)kv->v + ((size_t)pages[g] * (size_t)kv->n_head_kv + (size_t)h) * record_v, record_v);
         }
-        scores(kv->k, is_f32, ((size_t)pages[g] * (size_t)kv->n_head_kv + (size_t)h) * kh, kv->head_dim, Q, q, s);
-        UNROLL for (int i = 0; i < Q; i++) {
-            vf x = visible(score(kv, s[i], i, begin + g * EDGE_PAGE), &see, i, g, -INFINITY);
-            max[i] = vf_max(max[i], x);
-            vf_store(p[i] + g * EDGE_PAGE, x);
-        }
-    }
-    edge_part now[EDGE_QUERIES];
-    for (int i = 0; i < Q; i++) {
-        now[i] = (edge_part){0.0f, -1.0f};
-        memset(sum[i], 0, (size_t)kv->head_dim_v * sizeof(float));
-        if (see.a[i] < see.b[i]) now[i] = soften(p[i], max[i], page0, page1);
-    }
-    for (int g = page0; g < page1; g++) {
-        size_t at = ((size_t)pages[g] * (size_t)kv->n_head_kv + (size_t)h) * vh;
-        int whole = 1;
-        const float *w[EDGE_QUERIES];
-        for (int i = 0; i < Q; i++) {
-            whole &= see.a[i] <= g * EDGE_PAGE && see.b[i] >= (g + 1) * EDGE_PAGE;
-            w[i] = p[i] + g * EDGE_PAGE;
-        }
-        if (whole) {
-            values(kv->v, is_f32, at, kv->head_dim_v, Q, w, 0, EDGE_PAGE, sum);
-            continue;
-        }
-        for (int i = 0; i < Q; i++) {
-            int t0 = see.a[i] - g * EDGE_PAGE, t1 = see.b[i] - g * EDGE_PAGE;
-            t0 = t0 > 0 ? t0 : 0;
-            t1 = t1 < EDGE_PAGE ? t1 : EDGE_PAGE;
-            if (t0 < t1) values(kv->v, is_f32, at, kv->head_dim_v, 1, w + i, t0, t1, sum + i);
+        for (int i = 0; i < n; i += TILE_QUERIES) {
+            float *to[TILE_QUERIES];
+            int m = n - i < TILE_QUERIES ? n - i : TILE_QUERIES;
+            for (int j = 0; j < m; j++) to[j] = p[i + j] + g * EDGE_PAGE;
+            (is_f32 ? scores_f32 : scores_f16)(k, kv->head_dim, m, q + i, to);
         }
     }
-    for (int i = 0; i < Q; i++) merge_parts(part + i, acc[i], now + i, sum[i], kv->head_dim_v);
 }
 
-/* A function for every number of queries, so that sums stay in registers. */
+/* Weighted values of what each of n queries sees, in passes over what those of a pass see together, with what only
+ * some see before and after it. */
+static void weighted_values(const edge_kv *kv, values_fn *add, const int32_t *pages, int h, int n,
+                            const edge_sight *see, float *const *p, float *const *sum) {
+    for (int i0 = 0, i1; i0 < n; i0 = i1) {
+        int lo = 0, hi = EDGE_SPAN;
+        for (i1 = i0; i1 < n && i1 < i0 + TILE_QUERIES && see->a[i1] < see->b[i1]; i1++) {
+            lo = see->a[i1] > lo ? see->a[i1] : lo;
+            hi = see->b[i1] < hi ? see->b[i1] : hi;
+        }
+        if (i1 == i0) {
+            i1++; /* it sees nothing */
+            continue;
+        }
+        int apart = lo >= hi;
+        for (int i = i0; i < i1; i++) add(kv, pages, h, see->a[i], apart ? see->b[i] : lo, 1, p + i, sum + i);
+        if (apart) continue;
+        add(kv, pages, h, lo, hi, i1 - i0, p + i0, sum + i0);
+        for (int i = i0; i < i1; i++) add(kv, pages, h, hi, see->b[i], 1, p + i, sum + i);
+    }
+}
+
+INLINE void attend(const edge_kv *kv, const int is_f32, int h, int n, const float *const *q, const int *first,
+                   const int *last, int span, edge_part *part, float *const *acc, float *scratch) {
+    edge_sight see = sight_of(n, first, last, span);
+    if (see.lo >= see.hi) return;
+    float *p[EDGE_QUERIES], *sum[EDGE_QUERIES];
+    for (int i = 0; i < n; i++) {
+        p[i] = scratch + i * EDGE_SPAN;
+        sum[i] = scratch + n * EDGE_SPAN + i * kv->head_dim_v;
+    }
+    const int32_t *pages = kv->pages + span * (EDGE_SPAN / EDGE_PAGE);
+    score_pages(kv, is_f32, pages, h, see.lo / EDGE_PAGE, (see.hi + EDGE_PAGE - 1) / EDGE_PAGE, n, q, p);
+
+    edge_part now[EDGE_QUERIES];
+    weigh(kv, &see, n, span * EDGE_SPAN, p, now);
+    for (int i = 0; i < n; i++) memset(sum[i], 0, (size_t)kv->head_dim_v * sizeof(float));
+    weighted_values(kv, is_f32 ? values_f32 : values_f16, pages, h, n, &see, p, sum);
+    for (int i = 0; i < n; i += MERGED)
+        merge_parts(n - i < MERGED ? n - i : MERGED, part + i, acc + i, now + i, sum + i, kv->head_dim_v);
+}
+
 #define ATTEND(name, is_f32)                                                                                     \
     static void name(const edge_kv *kv, int h, int n, const float *const *q, const int *first, const int *last,  \
                      int span, edge_part *part, float *const *acc, float *scratch) {                             \
-        if (n == 1) attend(kv, is_f32, h, 1, q, first, last, span, part, acc, scratch);                          \
-        else if (n == 2) attend(kv, is_f32, h, 2, q, first, last, span, part, acc, scratch);                     \
-        else if (n == 3) attend(kv, is_f32, h, 3, q, first, last, span, part, acc, scratch);                     \
-        else attend(kv, is_f32, h, 4, q, first, last, span, part, acc, scratch);                                 \
+        attend(kv, is_f32, h, n, q, first, last, span, part, acc, scratch);                                      \
     }
 ATTEND(attend_f16, 0)
 ATTEND(attend_f32, 1)

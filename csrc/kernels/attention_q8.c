@@ -101,18 +101,7 @@ static void rotate(const edge_kv *kv, int32_t page, const float *cs, int offset,
     }
 }
 
-/* A query: for each block its scale and what its sums begin with, then the bytes. */
-typedef struct {
-    const float *d;
-    const int32_t *start;
-    const int8_t *q;
-} edge_query;
-
-INLINE edge_query query_of(const void *record, int n_blocks) {
-    const float *d = record;
-    return (edge_query){d, (const int32_t *)(const void *)(d + n_blocks), (const int8_t *)(d + 2 * n_blocks)};
-}
-
+/* A query: for each block its scale, then for each block what its sums begin with, then the bytes. */
 static void prepare_query(const float *x, int dim, float *record) {
     int n = blocks_of(dim);
     int32_t *start = (int32_t *)(void *)(record + n);
@@ -131,113 +120,154 @@ static void prepare_query(const float *x, int dim, float *record) {
 }
 
 /* Products of Q queries and the 16 keys of one page. */
-INLINE void scores(const uint8_t *record, int n_blocks, const int Q, const edge_query *q, vf *out) {
+INLINE void scores(const uint8_t *record, int n_blocks, const int Q, const float *const *q, float *const *out) {
     const uint16_t *scale = (const uint16_t *)(const void *)(record + (size_t)n_blocks * BLOCK_BYTES);
-    UNROLL for (int i = 0; i < Q; i++) out[i] = vf_zero();
+    vf total[TILE_QUERIES];
+    UNROLL for (int i = 0; i < Q; i++) total[i] = vf_zero();
     for (int b = 0; b < n_blocks; b++) {
-        vi sum[EDGE_QUERIES];
-        UNROLL for (int i = 0; i < Q; i++) sum[i] = vi_set1(q[i].start[b]);
+        vi sum[TILE_QUERIES];
+        UNROLL for (int i = 0; i < Q; i++) sum[i] = vi_set1(((const int32_t *)(const void *)q[i])[n_blocks + b]);
         UNROLL for (int k = 0; k < BLOCK / 4; k++) {
+            vi key = vi_from_tile(record + b * BLOCK_BYTES + 64 * k);
             UNROLL for (int i = 0; i < Q; i++)
-                sum[i] = vi_dot4(sum[i], record + b * BLOCK_BYTES + 64 * k, q[i].q + b * BLOCK + 4 * k,
-                                 !SIGNED_AS_UNSIGNED);
+                sum[i] = vi_dot_column(sum[i], key, (const int8_t *)(q[i] + 2 * n_blocks) + b * BLOCK + 4 * k,
+                                       !SIGNED_AS_UNSIGNED);
         }
         vf d = vf_from_f16(scale + b * EDGE_PAGE);
-        UNROLL for (int i = 0; i < Q; i++) out[i] = vf_fma(vf_mul(vi_to_vf(sum[i]), vf_set1(q[i].d[b])), d, out[i]);
+        UNROLL for (int i = 0; i < Q; i++) total[i] = vf_fma(vf_mul(vi_to_vf(sum[i]), vf_set1(q[i][b])), d, total[i]);
+    }
+    UNROLL for (int i = 0; i < Q; i++) vf_store(out[i], total[i]);
+}
+
+static void scores_of(const uint8_t *record, int n_blocks, int n, const float *const *q, float *const *out) {
+    EACH_COUNT(n, scores(record, n_blocks, Q, q, out))
+}
+
+/* The scales of one block of dimensions in pages page0..page1-1 of a span's values. */
+INLINE void load_scales(const edge_kv *kv, const int32_t *pages, int h, int b, int page0, int page1, float *scale) {
+    size_t tail = (size_t)blocks_of(kv->head_dim_v) * BLOCK_BYTES + (size_t)b * EDGE_PAGE * 2;
+    for (int g = page0; g < page1; g++) {
+        const uint8_t *from = record_of(kv->v, kv, pages[g], h, kv->head_dim_v) + tail;
+        vf_store(scale + g * EDGE_PAGE, vf_from_f16((const uint16_t *)(const void *)from));
     }
 }
 
-/* Weighted values of one block of dimensions over the pages of a span. */
-INLINE void values(const edge_kv *kv, const int32_t *pages, int h, int b, const int Q, const edge_sight *see, int page0,
-                   int page1, float *const *p, int16_t *const *w, float *const *out) {
-    size_t tail = (size_t)blocks_of(kv->head_dim_v) * BLOCK_BYTES + (size_t)b * EDGE_PAGE * 2;
-    vf most[EDGE_QUERIES], common = vf_zero(), up[EDGE_QUERIES];
-    UNROLL for (int i = 0; i < Q; i++) most[i] = vf_zero();
-    for (int g = page0; g < page1; g++) {
-        vf d = vf_from_f16((const uint16_t *)(const void *)(record_of(kv->v, kv, pages[g], h, kv->head_dim_v) + tail));
-        if (see->whole0 <= g && g < see->whole1) common = vf_max(common, d);
-        else UNROLL for (int i = 0; i < Q; i++) most[i] = vf_max(most[i], visible(d, see, i, g, 0.0f));
+/* The largest scale that query i sees; `common`: of the pages that every query sees whole. */
+INLINE float largest_scale(const edge_sight *see, int i, float common, const float *scale) {
+    int page0 = see->a[i] / EDGE_PAGE, page1 = (see->b[i] + EDGE_PAGE - 1) / EDGE_PAGE;
+    if (page0 >= see->whole0 && page1 <= see->whole1) return common;
+    vf most = vf_set1(common);
+    for (int g = page0; g < page1; g++)
+        if (g < see->whole0 || g >= see->whole1)
+            most = vf_max(most, visible(vf_load(scale + g * EDGE_PAGE), see, i, g, 0.0f));
+    return vf_hmax(most);
+}
+
+/* Weights of query i times `scale`, as integers; zero where it sees nothing. */
+INLINE void round_weights(const edge_sight *see, int i, int page0, int page1, const float *scale, const float *p,
+                          int16_t *w) {
+    if (page0 >= see->whole0 && page1 <= see->whole1) {
+        for (int t = page0 * EDGE_PAGE; t < page1 * EDGE_PAGE; t += EDGE_PAGE)
+            vi_store_i16(w + t, vf_to_vi(vf_mul(vf_load(p + t), vf_load(scale + t))));
+        return;
     }
-    float unit[EDGE_QUERIES];
-    UNROLL for (int i = 0; i < Q; i++) {
-        float m = vf_hmax(vf_max(most[i], common));
+    for (int g = page0; g < page1; g++) {
+        vf x = vf_mul(vf_load(p + g * EDGE_PAGE), vf_load(scale + g * EDGE_PAGE));
+        vi_store_i16(w + g * EDGE_PAGE, vf_to_vi(visible(x, see, i, g, 0.0f)));
+    }
+}
+
+/* The integer weights of n queries for values whose scales are given, and their units.  up: room for a span. */
+INLINE void integer_weights(const edge_sight *see, int n, int page0, int page1, const float *scale, float *up,
+                            float *const *p, int16_t *const *w, float *unit) {
+    vf most = vf_zero();
+    for (int g = see->whole0; g < see->whole1; g++) most = vf_max(most, vf_load(scale + g * EDGE_PAGE));
+    float common = vf_hmax(most), above = -1.0f;
+    for (int i = 0; i < n; i++) {
+        float m = largest_scale(see, i, common, scale);
+        if (m != above) {
+            vf x = vf_set1(m > 0.0f ? 32767.0f / m : 0.0f);
+            for (int t = page0 * EDGE_PAGE; t < page1 * EDGE_PAGE; t += EDGE_PAGE)
+                vf_store(up + t, vf_mul(vf_load(scale + t), x));
+            above = m;
+        }
         unit[i] = m / 32767.0f; /* if infinite, times zero */
-        up[i] = vf_set1(m > 0.0f ? 32767.0f / m : 0.0f);
+        round_weights(see, i, page0, page1, up, p[i], w[i]);
     }
-    vi sum[EDGE_QUERIES][2];
-    UNROLL for (int i = 0; i < Q; i++) sum[i][0] = sum[i][1] = vi_zero();
+}
+
+/* Weighted values of one block of dimensions over pages page0..page1-1 of a span. */
+INLINE void values(const edge_kv *kv, const int32_t *pages, int h, int b, int page0, int page1, const int Q,
+                   int16_t *const *w, const float *unit, float *const *out) {
+    vi low[TILE_QUERIES], high[TILE_QUERIES];
+    UNROLL for (int i = 0; i < Q; i++) low[i] = high[i] = vi_zero();
     for (int g = page0; g < page1; g++) {
-        const uint8_t *record = record_of(kv->v, kv, pages[g], h, kv->head_dim_v);
-        vf d = vf_from_f16((const uint16_t *)(const void *)(record + tail)), x[EDGE_QUERIES];
-        UNROLL for (int i = 0; i < Q; i++) x[i] = vf_mul(vf_load(p[i] + g * EDGE_PAGE), vf_mul(d, up[i]));
-        if (see->whole0 > g || g >= see->whole1) UNROLL for (int i = 0; i < Q; i++) x[i] = visible(x[i], see, i, g, 0.0f);
-        UNROLL for (int i = 0; i < Q; i++) vi_store_i16(w[i] + g * EDGE_PAGE, vf_to_vi(x[i]));
-        const int8_t *v = (const int8_t *)record + b * BLOCK_BYTES;
+        const int8_t *v = (const int8_t *)record_of(kv->v, kv, pages[g], h, kv->head_dim_v) + b * BLOCK_BYTES;
         UNROLL for (int t = 0; t < EDGE_PAGE; t += 2) {
             vw lo = vw_load(v + t * BLOCK), hi = vw_load(v + t * BLOCK + BLOCK);
             UNROLL for (int i = 0; i < Q; i++) {
-                sum[i][0] = vi_dot2(sum[i][0], lo, w[i] + g * EDGE_PAGE + t);
-                sum[i][1] = vi_dot2(sum[i][1], hi, w[i] + g * EDGE_PAGE + t);
+                low[i] = vi_dot2(low[i], lo, w[i] + g * EDGE_PAGE + t);
+                high[i] = vi_dot2(high[i], hi, w[i] + g * EDGE_PAGE + t);
             }
         }
     }
-    UNROLL for (int i = 0; i < Q; i++) UNROLL for (int j = 0; j < 2; j++)
-        vf_store(out[i] + b * BLOCK + j * LANES, vf_mul(vi_to_vf(sum[i][j]), vf_set1(unit[i])));
+    UNROLL for (int i = 0; i < Q; i++) {
+        vf_store(out[i] + b * BLOCK, vf_mul(vi_to_vf(low[i]), vf_set1(unit[i])));
+        vf_store(out[i] + b * BLOCK + LANES, vf_mul(vi_to_vf(high[i]), vf_set1(unit[i])));
+    }
 }
 
-INLINE void attend(const edge_kv *kv, int h, const int Q, const float *const *q, const int *first, const int *last,
-                   int span, edge_part *part, float *const *acc, float *scratch) {
-    edge_sight see = sight_of(Q, first, last, span);
+static void values_of(const edge_kv *kv, const int32_t *pages, int h, int b, int page0, int page1, int n,
+                      int16_t *const *w, const float *unit, float *const *out) {
+    EACH_COUNT(n, values(kv, pages, h, b, page0, page1, Q, w, unit, out))
+}
+
+static void attend(const edge_kv *kv, int h, int n, const float *const *q, const int *first, const int *last, int span,
+                   edge_part *part, float *const *acc, float *scratch) {
+    edge_sight see = sight_of(n, first, last, span);
     if (see.lo >= see.hi) return;
     int nk = blocks_of(kv->head_dim), nv = blocks_of(kv->head_dim_v);
     float *p[EDGE_QUERIES], *sum[EDGE_QUERIES];
     int16_t *w[EDGE_QUERIES];
-    edge_query query[EDGE_QUERIES];
-    for (int i = 0; i < Q; i++) {
+    for (int i = 0; i < n; i++) {
         p[i] = scratch;
         w[i] = (int16_t *)(void *)(p[i] + EDGE_SPAN);
         sum[i] = p[i] + EDGE_SPAN + EDGE_SPAN / 2;
         scratch = sum[i] + nv * BLOCK;
-        query[i] = query_of(q[i], nk);
     }
-    int begin = span * EDGE_SPAN, page0 = see.lo / EDGE_PAGE, page1 = (see.hi + EDGE_PAGE - 1) / EDGE_PAGE;
-    const int32_t *pages = kv->pages + begin / EDGE_PAGE;
-    vf max[EDGE_QUERIES];
-    UNROLL for (int i = 0; i < Q; i++) max[i] = vf_set1(-INFINITY);
+    float *scale = scratch, *up = scratch + EDGE_SPAN;
+    int page0 = see.lo / EDGE_PAGE, page1 = (see.hi + EDGE_PAGE - 1) / EDGE_PAGE;
+    const int32_t *pages = kv->pages + span * (EDGE_SPAN / EDGE_PAGE);
     for (int g = page0; g < page1; g++) {
         if (kv->cold) {
             int next = g + 2 < page1 ? g + 2 : page1 - 1;
             fetch(record_of(kv->k, kv, pages[next], h, kv->head_dim), edge_kv_bytes(EDGE_KV_Q8_0, kv->head_dim));
             fetch(record_of(kv->v, kv, pages[g], h, kv->head_dim_v), edge_kv_bytes(EDGE_KV_Q8_0, kv->head_dim_v));
         }
-        vf s[EDGE_QUERIES];
-        scores(record_of(kv->k, kv, pages[g], h, kv->head_dim), nk, Q, query, s);
-        UNROLL for (int i = 0; i < Q; i++) {
-            vf x = score(kv, s[i], i, begin + g * EDGE_PAGE);
-            if (see.whole0 > g || g >= see.whole1) x = visible(x, &see, i, g, -INFINITY);
-            max[i] = vf_max(max[i], x);
-            vf_store(p[i] + g * EDGE_PAGE, x);
+        for (int i = 0; i < n; i += TILE_QUERIES) {
+            float *to[TILE_QUERIES];
+            int m = n - i < TILE_QUERIES ? n - i : TILE_QUERIES;
+            for (int j = 0; j < m; j++) to[j] = p[i + j] + g * EDGE_PAGE;
+            scores_of(record_of(kv->k, kv, pages[g], h, kv->head_dim), nk, m, q + i, to);
         }
     }
     edge_part now[EDGE_QUERIES];
-    for (int i = 0; i < Q; i++) {
-        now[i] = (edge_part){0.0f, -1.0f};
-        if (see.a[i] < see.b[i]) now[i] = soften(p[i], max[i], page0, page1);
+    weigh(kv, &see, n, span * EDGE_SPAN, p, now);
+    for (int b = 0; b < nv; b++) {
+        float unit[EDGE_QUERIES];
+        load_scales(kv, pages, h, b, page0, page1, scale);
+        integer_weights(&see, n, page0, page1, scale, up, p, w, unit);
+        for (int i = 0; i < n; i += TILE_QUERIES) {
+            int m = n - i < TILE_QUERIES ? n - i : TILE_QUERIES;
+            values_of(kv, pages, h, b, page0, page1, m, w + i, unit + i, sum + i);
+        }
     }
-    for (int b = 0; b < nv; b++) values(kv, pages, h, b, Q, &see, page0, page1, p, w, sum);
-    for (int i = 0; i < Q; i++) merge_parts(part + i, acc[i], now + i, sum[i], kv->head_dim_v);
-}
-
-static void attend_any(const edge_kv *kv, int h, int n, const float *const *q, const int *first, const int *last, int span,
-                       edge_part *part, float *const *acc, float *scratch) {
-    if (n == 1) attend(kv, h, 1, q, first, last, span, part, acc, scratch);
-    else if (n == 2) attend(kv, h, 2, q, first, last, span, part, acc, scratch);
-    else if (n == 3) attend(kv, h, 3, q, first, last, span, part, acc, scratch);
-    else attend(kv, h, 4, q, first, last, span, part, acc, scratch);
+    for (int i = 0; i < n; i += MERGED)
+        merge_parts(n - i < MERGED ? n - i : MERGED, part + i, acc + i, now + i, sum + i, kv->head_dim_v);
 }
 
 void FN(edge_fill_attention_q8)(edge_kernels *t) {
-    t->attend[EDGE_KV_Q8_0] = attend_any;
+    t->attend[EDGE_KV_Q8_0] = attend;
     t->kv_query[EDGE_KV_Q8_0] = prepare_query;
     t->kv_store[EDGE_KV_Q8_0] = store;
     t->kv_rotate[EDGE_KV_Q8_0] = rotate;

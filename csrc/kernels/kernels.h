@@ -107,7 +107,7 @@ enum { EDGE_DELTA_ROWS = 32 };
 
 enum { EDGE_STRETCH = 64 }; /* logits that have a peak in common */
 
-enum { EDGE_PAGE = 16, EDGE_SPAN = 256, EDGE_QUERIES = 4 };
+enum { EDGE_PAGE = 16, EDGE_SPAN = 256, EDGE_QUERIES = 12 };
 
 /* How keys and values are kept. */
 enum { EDGE_KV_F16 = 0, EDGE_KV_F32 = 1, EDGE_KV_Q8_0 = 2, EDGE_N_KV = 3 };
@@ -184,7 +184,7 @@ typedef struct edge_kernels {
 
 /* Scratch floats that attending needs. */
 static inline size_t edge_attend_floats(int head_dim_v) {
-    return (size_t)EDGE_QUERIES * (EDGE_SPAN + EDGE_SPAN / 2 + (size_t)head_dim_v + 32);
+    return (size_t)EDGE_QUERIES * (EDGE_SPAN + EDGE_SPAN / 2 + (size_t)head_dim_v + 32) + 2 * EDGE_SPAN;
 }
 
 /* Floats of one query as attending wants it: at most the query, or a block's bytes, scale and sum. */

@@ -9,6 +9,8 @@ typedef struct { __m256i a, b; } vw;
 #define SIGNED_AS_UNSIGNED 0
 #define TILE_ROWS 4
 #define FLOAT_ROWS 2
+/* Sums of attention that registers hold. */
+#define ATTEND_SUMS 6
 
 #define VF2(op, x, y) ((vf){op((x).a, (y).a), op((x).b, (y).b)})
 INLINE vf vf_zero(void) { return (vf){_mm256_setzero_ps(), _mm256_setzero_ps()}; }

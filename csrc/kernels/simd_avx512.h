@@ -11,6 +11,8 @@ typedef __m512i vw;
 /* Activation rows of one pass of the many-row kernels. */
 #define TILE_ROWS 6
 #define FLOAT_ROWS 6
+/* Sums of attention that registers hold. */
+#define ATTEND_SUMS 24
 
 INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
 INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }

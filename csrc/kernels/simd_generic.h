@@ -8,6 +8,8 @@ typedef struct { int16_t v[32]; } vw;
 #define SIGNED_AS_UNSIGNED 0
 #define TILE_ROWS 4
 #define FLOAT_ROWS 2
+/* Sums of attention that registers hold. */
+#define ATTEND_SUMS 6
 
 #define EACH(n) for (int i = 0; i < (n); i++)
 #define VF1(expr) do { vf r; EACH(16) r.v[i] = (expr); return r; } while (0)

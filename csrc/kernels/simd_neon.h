@@ -10,6 +10,8 @@ typedef struct { int16x8_t v[4]; } vw;
 #define SIGNED_AS_UNSIGNED 0
 #define TILE_ROWS 4
 #define FLOAT_ROWS 2
+/* Sums of attention that registers hold. */
+#define ATTEND_SUMS 6
 
 #define EACH4 for (int i = 0; i < 4; i++)
 #define VF4(expr) do { vf r; EACH4 r.v[i] = (expr); return r; } while (0)

@@ -4,16 +4,30 @@
 
 #include "tables.h"
 
+/* Queries of one pass over keys or values, and those whose parts merge together: two exponentials each. */
+enum { TILE_QUERIES = 6, MERGED = LANES / 2 };
+
+/* A function for every number of queries, so that sums stay in registers. */
+#define EACH_COUNT(n, call)                   \
+    switch (n) {                              \
+    case 1: { enum { Q = 1 }; call; break; }  \
+    case 2: { enum { Q = 2 }; call; break; }  \
+    case 3: { enum { Q = 3 }; call; break; }  \
+    case 4: { enum { Q = 4 }; call; break; }  \
+    case 5: { enum { Q = 5 }; call; break; }  \
+    default: { enum { Q = 6 }; call; break; } \
+    }
+
 /* What the queries of a call see of a span: slots a..b-1 of each, lo..hi-1 of any. */
 typedef struct {
     int a[EDGE_QUERIES], b[EDGE_QUERIES], lo, hi;
     int whole0, whole1; /* pages that every query sees whole */
 } edge_sight;
 
-INLINE edge_sight sight_of(const int Q, const int *first, const int *last, int span) {
+INLINE edge_sight sight_of(int n, const int *first, const int *last, int span) {
     edge_sight s = {.lo = EDGE_SPAN, .hi = 0};
     int begin = span * EDGE_SPAN, all0 = 0, all1 = EDGE_SPAN;
-    for (int i = 0; i < Q; i++) {
+    for (int i = 0; i < n; i++) {
         s.a[i] = first[i] > begin ? first[i] - begin : 0;
         s.b[i] = last[i] + 1 - begin < EDGE_SPAN ? last[i] + 1 - begin : EDGE_SPAN;
         if (s.a[i] < s.b[i]) {
@@ -56,33 +70,72 @@ INLINE void fetch(const void *p, size_t bytes) {
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)p + i, 0, 2);
 }
 
-/* Scores of pages page0..page1-1 become their exponentials below the maximum. */
-INLINE edge_part soften(float *p, vf max, int page0, int page1) {
-    float m = vf_hmax(max);
-    vf total = vf_zero();
-    for (int g = page0; g < page1; g++) {
-        vf e = vf_exp(vf_sub(vf_load(p + g * EDGE_PAGE), vf_set1(m)));
-        total = vf_add(total, e);
-        vf_store(p + g * EDGE_PAGE, e);
+/* Products of query i with the keys of a span, the first of which is at position `begin`, become scores; those it
+ * does not see are hidden.  Returns the largest. */
+INLINE float score_span(const edge_kv *kv, const edge_sight *see, int i, int begin, float *p) {
+    int page0 = see->a[i] / EDGE_PAGE, page1 = (see->b[i] + EDGE_PAGE - 1) / EDGE_PAGE;
+    vf scale = vf_set1(kv->scale), max = vf_set1(-INFINITY);
+    if (see->a[i] % EDGE_PAGE == 0 && see->b[i] % EDGE_PAGE == 0 && kv->softcap <= 0.0f && !kv->slopes) {
+        for (int g = page0; g < page1; g++) {
+            vf x = vf_mul(vf_load(p + g * EDGE_PAGE), scale);
+            max = vf_max(max, x);
+            vf_store(p + g * EDGE_PAGE, x);
+        }
+        return vf_hmax(max);
     }
-    return (edge_part){m, vf_sum(total)};
+    for (int g = page0; g < page1; g++) {
+        vf x = visible(score(kv, vf_load(p + g * EDGE_PAGE), i, begin + g * EDGE_PAGE), see, i, g, -INFINITY);
+        max = vf_max(max, x);
+        vf_store(p + g * EDGE_PAGE, x);
+    }
+    return vf_hmax(max);
 }
 
-/* Merge another part into a running one; a part with a negative sum is empty. */
-INLINE void merge_parts(edge_part *into, float *acc, const edge_part *part, const float *other, int n) {
-    if (part->sum < 0.0f) return;
-    if (into->sum < 0.0f) {
-        *into = *part;
-        memcpy(acc, other, (size_t)n * sizeof *acc);
-        return;
+/* Products of n queries with the keys of a span become the exponentials of their scores below the largest; those of
+ * what a query does not see, in a page of which it sees some, become zero. */
+INLINE void weigh(const edge_kv *kv, const edge_sight *see, int n, int begin, float *const *p, edge_part *now) {
+    for (int i = 0; i < n; i++) {
+        now[i] = (edge_part){0.0f, -1.0f};
+        if (see->a[i] < see->b[i]) now[i].max = score_span(kv, see, i, begin, p[i]);
     }
-    float pair[LANES] = {0}, max = into->max > part->max ? into->max : part->max;
-    pair[0] = into->max - max;
-    pair[1] = part->max - max;
+    for (int i = 0; i < n; i++) {
+        if (see->a[i] >= see->b[i]) continue;
+        vf total = vf_zero();
+        for (int g = see->a[i] / EDGE_PAGE; g * EDGE_PAGE < see->b[i]; g++) {
+            vf e = vf_exp(vf_sub(vf_load(p[i] + g * EDGE_PAGE), vf_set1(now[i].max)));
+            total = vf_add(total, e);
+            vf_store(p[i] + g * EDGE_PAGE, e);
+        }
+        now[i].sum = vf_sum(total);
+    }
+}
+
+/* Merge other parts into n <= MERGED running ones; a part with a negative sum is empty. */
+INLINE void merge_parts(int n, edge_part *into, float *const *acc, const edge_part *part, float *const *other,
+                        int dim) {
+    float pair[LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        float max = into[i].max > part[i].max ? into[i].max : part[i].max;
+        pair[2 * i] = into[i].max - max;
+        pair[2 * i + 1] = part[i].max - max;
+    }
     vf_store(pair, vf_exp(vf_load(pair)));
-    into->max = max;
-    into->sum = into->sum * pair[0] + part->sum * pair[1];
-    for (int d = 0; d < n; d++) acc[d] = acc[d] * pair[0] + other[d] * pair[1];
+    for (int i = 0; i < n; i++) {
+        if (part[i].sum < 0.0f) continue;
+        if (into[i].sum < 0.0f) {
+            into[i] = part[i];
+            memcpy(acc[i], other[i], (size_t)dim * sizeof(float));
+            continue;
+        }
+        float x = pair[2 * i], y = pair[2 * i + 1], *to = acc[i];
+        const float *from = other[i];
+        into[i].max = into[i].max > part[i].max ? into[i].max : part[i].max;
+        into[i].sum = into[i].sum * x + part[i].sum * y;
+        int d = 0;
+        for (; d + LANES <= dim; d += LANES)
+            vf_store(to + d, vf_add(vf_mul(vf_load(to + d), vf_set1(x)), vf_mul(vf_load(from + d), vf_set1(y))));
+        for (; d < dim; d++) to[d] = to[d] * x + from[d] * y;
+    }
 }
 
 #endif
