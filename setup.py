@@ -23,7 +23,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 CORE = [
     *("exec", "exec_check", "exec_check_batch", "exec_ops", "exec_attention", "exec_experts", "exec_mixture"),
-    *("exec_recurrent", "pool", "trig", "cpu", "bandwidth", "choose", "pymodule", "pybuffers", "pytools"),
+    *("exec_recurrent", "exec_take", "pool", "trig", "cpu", "bandwidth", "choose", "pymodule", "pybuffers", "pytools"),
 ]
 KERNELS = ["matmul", "rows", "attention", "attention_q8", "experts", "recurrent", "choose", "table"]
 HEADERS = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "csrc").rglob("*.h"))]

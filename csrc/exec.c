@@ -108,8 +108,7 @@ static int hold_experts(edge_exec *e, const edge_needs *n) {
     if (!n->n_slots) return 1;
     if (n->gathered && !(e->gathered = hold(e, n->gathered, sizeof *e->gathered))) return 0;
     size_t experts = (size_t)n->n_expert, ints = sizeof *e->sorted.pair;
-    e->gone = hold(e, (size_t)EDGE_MAX_THREADS * (size_t)e->model.n_ops, sizeof *e->gone);
-    return e->gone && hold_act(e, &e->pairs, n->pairs) && hold_act(e, &e->inner, n->inner) &&
+    return hold_act(e, &e->pairs, n->pairs) && hold_act(e, &e->inner, n->inner) &&
            (e->sorted.pair = hold(e, (size_t)e->model.max_rows, (size_t)n->n_slots * ints)) &&
            (e->sorted.active = hold(e, experts, ints)) && (e->sorted.first = hold(e, experts + 1, ints)) &&
            (e->sorted.places = hold(e, experts, ints));
@@ -141,10 +140,11 @@ static int hold_buffers(edge_exec *e) {
     e->values = hold(e, (size_t)m->n_states, sizeof *e->values);
     e->recurrent = hold(e, (size_t)m->n_recurrent, sizeof *e->recurrent);
     e->next = hold(e, 2 * (size_t)m->n_ops, sizeof *e->next);
+    e->gone = hold(e, (size_t)EDGE_MAX_THREADS * (size_t)m->n_ops, sizeof *e->gone);
     e->parts = hold(e, EDGE_PARTS, sizeof *e->parts);
     e->part_values = hold(e, EDGE_PARTS, (size_t)e->max_head_dim_v * 4);
     e->scratch = hold(e, EDGE_MAX_THREADS, e->scratch_bytes);
-    if (!e->slots || !e->angles || !e->keys || !e->values || !e->recurrent || !e->next || !e->parts || !e->part_values || !e->scratch)
+    if (!e->slots || !e->angles || !e->keys || !e->values || !e->recurrent || !e->next || !e->gone || !e->parts || !e->part_values || !e->scratch)
         return 0;
     if (!hold_act(e, &e->act, needs.act) || !hold_experts(e, &needs)) return 0;
     for (int i = 0; i < m->n_slots; i++)
@@ -231,7 +231,7 @@ int edge_exec_step(edge_exec *e, const edge_batch *batch, char *message, size_t 
             owner[r] = s;
         }
     for (int i = 0; i < 2 * e->model.n_ops; i++) atomic_store_explicit(&e->next[i], 0, memory_order_relaxed);
-    for (int64_t i = 0; e->gone && i < (int64_t)batch->threads * e->model.n_ops; i++)
+    for (int64_t i = 0; i < (int64_t)batch->threads * e->model.n_ops; i++)
         atomic_store_explicit(&e->gone[i], 0, memory_order_relaxed);
     edge_step step = {.exec = e, .batch = batch, .positions = positions, .owner = owner};
     atomic_store(&e->cancelled, 0);

@@ -81,6 +81,18 @@ static inline uint8_t *edge_thread_scratch(const edge_exec *e, int thread) {
     return e->scratch + (size_t)thread * e->scratch_bytes;
 }
 
+/* Whose units a thread takes, and which one it took last. */
+typedef struct {
+    int passed;    /* threads whose units are all taken, from the thread itself on */
+    int unit, end; /* units up to end-1 are likely to be the same thread's */
+    int next;      /* what is likely to follow after these, or -1 */
+} edge_turn;
+
+/* exec_take.c: take the next of `count` units of op `index`: first those of the thread's own part in order, then from the
+ * ends of the others' parts, so that nearly all is read in memory's order and a slow core holds nobody up.  0: all are
+ * taken. */
+int edge_take(edge_exec *e, int index, int count, int thread, int n, edge_turn *turn);
+
 /* exec_ops.c: run one op, or the mixture that begins with it, on this thread; attention.c: the op with barriers inside. */
 void edge_run_op(edge_step *step, int index, int thread, edge_team *team);
 void edge_run_attention(edge_step *step, int index, int thread, edge_team *team);

@@ -15,17 +15,6 @@ typedef struct {
     int count;                /* of all units */
 } edge_units;
 
-/* Whose units a thread takes, and which one it took last. */
-typedef struct {
-    int passed;    /* threads whose units are all taken, from the thread itself on */
-    int unit, end; /* units up to end-1 are likely to be the same thread's */
-    int next;      /* what is likely to follow after these, or -1 */
-} edge_turn;
-
-/* Take the next unit of op `index`: first those of the thread's own part in order, then from the ends of the others'
- * parts, so that nearly everything is read in memory's order and a slow core holds nobody up.  0: all are taken. */
-int edge_take(edge_exec *e, int index, int count, int thread, int n, edge_turn *turn);
-
 /* A unit: tiles from..to-1 of the expert that is number `at` of those chosen.  Its tiles up to end-1 are likely to follow,
  * and then what lies at `then`, or NULL. */
 typedef struct {

@@ -39,35 +39,21 @@ static const float *vector(const edge_model *m, int32_t weight) {
     return weight < 0 ? NULL : m->weights[weight].data;
 }
 
-/* Tiles of one product: every thread has a part of its own, in memory's order so that what comes next can be
- * fetched early; the rest goes to whoever is free, so that a slow core holds nobody up. */
-typedef struct {
-    int own, end; /* of this thread */
-    int common, tiles, chunk;
-} edge_tiles;
-
-static edge_tiles share_of(const edge_weight *w, int thread, int n) {
-    int tiles = (int)((w->n_out + 15) / 16), own = n == 1 ? tiles : tiles * 2 / 3 / n, rest = tiles - own * n;
-    int chunk = rest / (4 * n);
-    return (edge_tiles){own * thread, own * (thread + 1), own * n, tiles, chunk < 1 ? 1 : chunk};
-}
-
 /* With few rows, memory is what products wait for: begin with the next one's weights before the barrier. */
-enum { FETCH_ROWS = 32, FETCH_BYTES = 1 << 15 };
+enum { FETCH_ROWS = 32, FETCH_BYTES = 1 << 15, FEW_TILES = 2 };
 
-static void fetch_next(const edge_exec *e, int index, int thread, int n) {
+/* Where this thread begins in the product of few rows that follows after op `index`; NULL where nobody knows yet. */
+static const uint8_t *next_weights(const edge_exec *e, int index, int thread, int n) {
     for (int i = index + 1; i < e->model.n_ops; i++) {
         const edge_op *op = &e->model.ops[i];
+        if (op->kind == EDGE_OP_GATHER) return NULL;
         if (op->kind != EDGE_OP_MATMUL) continue;
         const edge_weight *w = &e->model.weights[op->weight];
-        edge_tiles share = share_of(w, thread, n);
-        size_t from = 16 * (size_t)share.own * w->row_bytes, bytes = 32 * w->row_bytes;
-        size_t all = (size_t)w->n_out * w->row_bytes;
-        if (bytes > FETCH_BYTES) bytes = FETCH_BYTES;
-        if (from + bytes > all) bytes = all - from;
-        for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)w->data + from + at, 0, 2);
-        return;
+        int64_t tiles = (w->n_out + 15) / 16, from, to;
+        edge_share((tiles + FEW_TILES - 1) / FEW_TILES, 1, thread, n, &from, &to);
+        return (const uint8_t *)w->data + (size_t)(from * FEW_TILES * 16) * w->row_bytes;
     }
+    return NULL;
 }
 
 static void matmul(edge_step *step, int index, int rows, int thread, int n) {
@@ -81,15 +67,17 @@ static void matmul(edge_step *step, int index, int rows, int thread, int n) {
     const float *a = edge_value(step, op->a);
     float *out = edge_value(step, op->out);
     void *scratch = edge_thread_scratch(e, thread);
-    edge_tiles share = share_of(w, thread, n);
-    e->kernels->matmul[w->type](&matrix, a, &act, rows, out, share.own, share.end, scratch);
-    for (;;) {
-        int from = share.common + atomic_fetch_add_explicit(&e->next[2 * index], share.chunk, memory_order_relaxed);
-        if (from >= share.tiles) break;
-        int to = from + share.chunk < share.tiles ? from + share.chunk : share.tiles;
+    int tiles = (int)((w->n_out + 15) / 16), group = rows <= FETCH_ROWS ? FEW_TILES : 1;
+    const uint8_t *then = rows == 1 ? next_weights(e, index, thread, n) : NULL;
+    for (edge_turn turn = {0}; edge_take(e, index, (tiles + group - 1) / group, thread, n, &turn);) {
+        int from = turn.unit * group, to = from + group < tiles ? from + group : tiles;
+        if (rows == 1) {
+            int end = turn.end * group;
+            matrix.n_out = 16 * end < w->n_out ? 16 * end : (int)w->n_out;
+            matrix.then = turn.next >= 0 ? matrix.data + (size_t)(turn.next * group * 16) * w->row_bytes : then;
+        }
         e->kernels->matmul[w->type](&matrix, a, &act, rows, out, from, to, scratch);
     }
-    if (rows <= FETCH_ROWS) fetch_next(e, index, thread, n);
 }
 
 static void quantize(edge_step *step, const edge_op *op, int rows, int thread, int n) {
