@@ -96,7 +96,7 @@ static void run_matmul(int t) {
         edge_act act = activations(x, rows, act_in);
         void *scratch = room(edge_tile_bytes(act_in));
         edge_matrix w = {data, (size_t)(n_in / types[t].block * types[t].bytes), n_in, n_out, i & 1 ? &scale : NULL,
-                         i & 2 ? bias : NULL};
+                         i & 2 ? bias : NULL, NULL};
         kernels.matmul[types[t].type](&w, x, &act, rows, out, 1, 3, scratch);
         kernels.matmul[types[t].type](&w, x, &act, rows, out, 0, 1, scratch);
         absorb_floats(out, (size_t)(rows * n_out));
