@@ -4,6 +4,7 @@
 #include "quants_codebook.h"
 #include "quants_columns.h"
 #include "quants_grid.h"
+#include "quants_grid_columns.h"
 #include "quants_ternary.h"
 #include "tables.h"
 
@@ -204,6 +205,7 @@ FLOAT_TYPE(bf16, uint16_t, vf_from_bf16)
 
 void FN(edge_fill_matmul)(edge_kernels *t) {
     widen_grids();
+    split_grids();
 #define SET(id, name) t->matmul[id] = EDGE_PASTE(name, matmul), t->dequantize[id] = EDGE_PASTE(name, dequantize)
     SET(EDGE_F32, f32);
     SET(EDGE_F16, f16);

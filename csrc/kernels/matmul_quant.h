@@ -19,9 +19,9 @@ INLINE void T_(row_pointers)(const edge_matrix *w, int tile, const uint8_t *row[
     }
 }
 
-/* What offset weights add too much to an integer sum. */
+/* What offset weights add too much to an integer sum; signs that are put on the activations leave no offset. */
 INLINE vi T_(start)(const edge_act *act, size_t half) {
-    return T_(U8_OFF) ? vi_set1(-T_(U8_OFF) * act->isum16[half]) : vi_zero();
+    return T_(U8_OFF) && !T_(SIGNS) ? vi_set1(-T_(U8_OFF) * act->isum16[half]) : vi_zero();
 }
 
 /* The end of a block: its sums join the accumulator. */

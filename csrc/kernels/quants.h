@@ -15,13 +15,6 @@
 
 typedef const uint8_t *const *edge_rows16; /* 16 weight rows */
 
-/* Half-precision numbers `at` bytes into each row, as floats. */
-INLINE vf halves_at(edge_rows16 row, size_t at) {
-    uint16_t h[LANES];
-    for (int r = 0; r < LANES; r++) memcpy(&h[r], row[r] + at, sizeof *h);
-    return vf_from_f16(h);
-}
-
 /* The f16 in the lower and in the upper halves of words. */
 INLINE vf low_half(vi words) { return vf_from_words(words); }
 INLINE vf high_half(vi words) { return vf_from_words(vi_shr(words, 16)); }

@@ -56,15 +56,12 @@ INLINE void mxfp4_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
         vf_store(ws + i * LANES, e8m0_halved(bits_at(vi_words(row, (size_t)(b + i) * 17), 0, 255)));
 }
 
-/* E4M3 without a sign, here halved: by byte, whose top bit means nothing but that 0x7F is zero and 0xFF is not. */
-#define E4M3_SEVEN(u) 8 * (u), 9 * (u), 10 * (u), 11 * (u), 12 * (u), 13 * (u), 14 * (u)
-#define E4M3_ROW(u) E4M3_SEVEN(u), 15 * (u)
-#define E4M3(last)                                                                                                  \
-    0.0f, 0x1p-10f, 0x2p-10f, 0x3p-10f, 0x4p-10f, 0x5p-10f, 0x6p-10f, 0x7p-10f, E4M3_ROW(0x1p-10f),                 \
-        E4M3_ROW(0x1p-9f), E4M3_ROW(0x1p-8f), E4M3_ROW(0x1p-7f), E4M3_ROW(0x1p-6f), E4M3_ROW(0x1p-5f),              \
-        E4M3_ROW(0x1p-4f), E4M3_ROW(0x1p-3f), E4M3_ROW(0x1p-2f), E4M3_ROW(0x1p-1f), E4M3_ROW(1.0f), E4M3_ROW(2.0f), \
-        E4M3_ROW(4.0f), E4M3_ROW(8.0f), E4M3_SEVEN(16.0f), last
-static const float e4m3_halved[256] = {E4M3(0.0f), E4M3(240.0f)};
+/* E4M3 without a sign, here halved; 0x7F is zero, and the top bit means nothing but that 0xFF is not. */
+INLINE vf e4m3_halved(vi e) {
+    vi number = vi_shr(vi_add(vi_xor(e, vi_set1(127)), vi_set1(255)), 8); /* one, for 0x7F zero */
+    vi bits = vi_shl(vi_mul(vi_and(e, vi_set1(127)), number), 20);
+    return vf_mul(vf_of_bits(bits), vf_set1(0x1p119f));
+}
 
 /* Blocks of 64: four E4M3 scales, then eight bytes for each 16 weights. */
 enum { nvfp4_SUB = 2, nvfp4_MIN = 0, nvfp4_OFF = 12, nvfp4_SIGNED = 0 };
@@ -74,9 +71,10 @@ INLINE vb nvfp4_load(const uint8_t *row, int b) {
 }
 INLINE void nvfp4_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    for (int i = 0; i < 2 * n; i++) {
-        size_t at = (size_t)((2 * b + i) >> 2) * 36 + (size_t)(i & 3);
-        for (int r = 0; r < LANES; r++) ws[i * LANES + r] = e4m3_halved[row[r][at]];
+    for (int i = 0; i < n; i += 2) {
+        vi x = vi_words(row, (size_t)((b + i) >> 1) * 36);
+        for (int k = 0; k < 4; k++)
+            vf_store(ws + (2 * i + k) * LANES, e4m3_halved(bits_at(vi_shr_by(x, 8 * k), 0, 255)));
     }
 }
 

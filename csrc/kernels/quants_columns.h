@@ -12,7 +12,7 @@
 
 /* Where columns go: into the products of one row of activations, or, if there is a tile, into that. */
 typedef struct {
-    vi sum[4][2];    /* of each block's halves */
+    vi sum[8][2];    /* of each block's halves */
     const int8_t *q; /* the activations of block b */
     int keep;        /* there is a tile */
     uint8_t *tile;   /* where block b begins */
@@ -81,12 +81,20 @@ INLINE void q8_0_columns(edge_rows16 row, int b, edge_sink *to) {
     UNROLL for (int k = 0; k < 8; k++) emit(to, 0, k, x[k]);
 }
 
-enum { q2_k_STEP = 4, q3_k_STEP = 4 };
-INLINE void q2_k_columns(edge_rows16 row, int b, edge_sink *to) {
+/* Thirty-two bytes, of two bits of each of four blocks. */
+INLINE void crumb_columns(edge_rows16 row, size_t at, edge_sink *to) {
     vi x[8];
-    columns32(row, (size_t)(b >> 3) * 84 + 16 + 8 * (size_t)(b & 4), x);
+    columns32(row, at, x);
     UNROLL for (int k = 0; k < 8; k++)
         UNROLL for (int i = 0; i < 4; i++) emit(to, i, k, masked(vi_shr(x[k], 2 * i), 3));
+}
+
+enum { q2_k_STEP = 4, q3_k_STEP = 4, tq2_0_STEP = 4 };
+INLINE void q2_k_columns(edge_rows16 row, int b, edge_sink *to) {
+    crumb_columns(row, (size_t)(b >> 3) * 84 + 16 + 8 * (size_t)(b & 4), to);
+}
+INLINE void tq2_0_columns(edge_rows16 row, int b, edge_sink *to) {
+    crumb_columns(row, (size_t)(b >> 3) * 66 + 8 * (size_t)(b & 4), to);
 }
 INLINE void q3_k_columns(edge_rows16 row, int b, edge_sink *to) {
     size_t at = (size_t)(b >> 3) * 110;
@@ -138,19 +146,41 @@ INLINE void q6_k_columns(edge_rows16 row, int b, edge_sink *to) {
     }
 }
 
+/* The digits to base 3 that bytes hold, see tq1_0_load: each byte of x gives one, and keeps the others. */
+INLINE vi next_digit(vi *x) {
+    vi digit = vi_digit3(*x);
+    *x = vi_triple(*x);
+    return digit;
+}
+
+enum { tq1_0_STEP = 8 };
+INLINE void tq1_0_columns(edge_rows16 row, int b, edge_sink *to) {
+    size_t at = (size_t)(b >> 3) * 54;
+    vi x[8], last = vi_words(row, at + 48);
+    columns32(row, at, x);
+    UNROLL for (int part = 0; part < 5; part++)
+        UNROLL for (int k = 0; k < 8; k++) emit(to, part, k, next_digit(&x[k]));
+    vi_columns(row, at + 32, x);
+    UNROLL for (int half = 0; half < 5; half++)
+        UNROLL for (int k = 0; k < 4; k++) emit(to, 5 + half / 2, 4 * (half % 2) + k, next_digit(&x[k]));
+    UNROLL for (int k = 4; k < 8; k++) emit(to, 7, k, next_digit(&last));
+}
+
+/* Of each sixteen weights, eight bytes: the first half is the low nibbles. */
+enum { nvfp4_STEP = 2 };
+INLINE void nvfp4_columns(edge_rows16 row, int b, edge_sink *to) {
+    vi x[8];
+    columns32(row, (size_t)(b >> 1) * 36 + 4, x);
+    UNROLL for (int k = 0; k < 8; k++) {
+        int at = 4 * (k / 2) + k % 2;
+        emit(to, at / 8, at % 8, vi_lut16(masked(x[k], 15), fp4_values));
+        emit(to, at / 8, at % 8 + 2, vi_lut16(masked(vi_shr(x[k], 4), 15), fp4_values));
+    }
+}
+
 #define NO_COLUMNS(type)    \
     enum { type##_STEP = 0 }; \
     INLINE void type##_columns(edge_rows16 row, int b, edge_sink *to) { (void)row, (void)b, (void)to; }
-NO_COLUMNS(nvfp4)
-NO_COLUMNS(iq2_xxs)
-NO_COLUMNS(iq2_xs)
-NO_COLUMNS(iq2_s)
-NO_COLUMNS(iq3_xxs)
-NO_COLUMNS(iq3_s)
-NO_COLUMNS(iq1_s)
-NO_COLUMNS(iq1_m)
-NO_COLUMNS(tq1_0)
-NO_COLUMNS(tq2_0)
 NO_COLUMNS(q1_0)
 NO_COLUMNS(q2_0)
 

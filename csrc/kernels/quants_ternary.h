@@ -26,7 +26,7 @@ INLINE vb tq1_0_load(const uint8_t *row, int b) {
 #undef TIMES4
 INLINE void tq1_0_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    vf d = halves_at(row, (size_t)(b >> 3) * 54 + 52);
+    vf d = high_half(vi_words(row, (size_t)(b >> 3) * 54 + 50));
     for (int i = 0; i < n; i++) vf_store(ws + i * LANES, d);
 }
 
@@ -37,7 +37,7 @@ INLINE vb tq2_0_load(const uint8_t *row, int b) {
 }
 INLINE void tq2_0_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
-    vf d = halves_at(row, (size_t)(b >> 3) * 66 + 64);
+    vf d = high_half(vi_words(row, (size_t)(b >> 3) * 66 + 62));
     for (int i = 0; i < n; i++) vf_store(ws + i * LANES, d);
 }
 
@@ -47,7 +47,7 @@ INLINE vb q1_0_load(const uint8_t *row, int b) { return vb_bits(row + (size_t)(b
 INLINE void q1_0_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
     for (int i = 0; i < n; i += 4) {
-        vf d = halves_at(row, (size_t)((b + i) >> 2) * 18);
+        vf d = low_half(vi_words(row, (size_t)((b + i) >> 2) * 18));
         for (int j = i; j < i + 4; j++) vf_store(ws + j * LANES, d);
     }
 }
@@ -60,7 +60,7 @@ INLINE vb q2_0_load(const uint8_t *row, int b) {
 INLINE void q2_0_scales(edge_rows16 row, int b, int n, float *ws, float *wm) {
     (void)wm;
     for (int i = 0; i < n; i += 2) {
-        vf d = halves_at(row, (size_t)((b + i) >> 1) * 18);
+        vf d = low_half(vi_words(row, (size_t)((b + i) >> 1) * 18));
         vf_store(ws + i * LANES, d);
         vf_store(ws + (i + 1) * LANES, d);
     }

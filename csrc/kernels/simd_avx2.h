@@ -148,6 +148,16 @@ INLINE vi vi_mul(vi x, vi y) { return (vi){_mm256_mullo_epi32(x.a, y.a), _mm256_
 INLINE vi vi_xor(vi x, vi y) { return (vi){_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
 #define vi_shr(x, n) ((vi){_mm256_srli_epi32((x).a, (n)), _mm256_srli_epi32((x).b, (n))})
 #define vi_shl(x, n) ((vi){_mm256_slli_epi32((x).a, (n)), _mm256_slli_epi32((x).b, (n))})
+INLINE vf vf_of_bits(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+INLINE __m256i digit3_(__m256i x) {
+    x = _mm256_subs_epu8(x, _mm256_set1_epi8(1));
+    x = _mm256_avg_epu8(x, _mm256_avg_epu8(x, _mm256_setzero_si256()));
+    return _mm256_and_si256(_mm256_srli_epi16(x, 6), _mm256_set1_epi8(3));
+}
+/* Each byte x becomes 3 x / 256, a digit to base 3; 3 x modulo 256. */
+INLINE vi vi_digit3(vi x) { return (vi){digit3_(x.a), digit3_(x.b)}; }
+INLINE __m256i triple_(__m256i x) { return _mm256_add_epi8(x, _mm256_add_epi8(x, x)); }
+INLINE vi vi_triple(vi x) { return (vi){triple_(x.a), triple_(x.b)}; }
 INLINE vi vi_lut16(vi x, const uint8_t *table) {
     __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table));
     return (vi){_mm256_shuffle_epi8(t, x.a), _mm256_shuffle_epi8(t, x.b)};

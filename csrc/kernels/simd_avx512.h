@@ -86,6 +86,14 @@ INLINE vi vi_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
 INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 #define vi_shr(x, n) _mm512_srli_epi32((x), (n))
 #define vi_shl(x, n) _mm512_slli_epi32((x), (n))
+INLINE vf vf_of_bits(vi x) { return _mm512_castsi512_ps(x); }
+/* Each byte x becomes 3 x / 256, a digit to base 3; 3 x modulo 256. */
+INLINE vi vi_digit3(vi x) {
+    x = _mm512_subs_epu8(x, _mm512_set1_epi8(1));
+    x = _mm512_avg_epu8(x, _mm512_avg_epu8(x, _mm512_setzero_si512()));
+    return _mm512_and_si512(_mm512_srli_epi16(x, 6), _mm512_set1_epi8(3));
+}
+INLINE vi vi_triple(vi x) { return _mm512_add_epi8(x, _mm512_add_epi8(x, x)); }
 /* Byte by byte, as vb_lut16. */
 INLINE vi vi_lut16(vi x, const uint8_t *table) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), x);

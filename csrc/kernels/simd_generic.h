@@ -153,6 +153,24 @@ INLINE vi vi_mul(vi x, vi y) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i
 INLINE vi vi_xor(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] ^ y.v[i]; return r; }
 INLINE vi vi_shr(vi x, int n) { return vi_shr_by(x, n); }
 INLINE vi vi_shl(vi x, int n) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i] << n); return r; }
+INLINE vf vf_of_bits(vi x) {
+    vf r;
+    memcpy(r.v, x.v, sizeof r.v);
+    return r;
+}
+/* Each byte x becomes 3 x / 256, a digit to base 3; 3 x modulo 256. */
+INLINE vi vi_digit3(vi x) {
+    uint8_t b[64];
+    vi_to_tile(b, x);
+    EACH(64) b[i] = (uint8_t)(3 * b[i] >> 8);
+    return vi_from_tile(b);
+}
+INLINE vi vi_triple(vi x) {
+    uint8_t b[64];
+    vi_to_tile(b, x);
+    EACH(64) b[i] = (uint8_t)(3 * b[i]);
+    return vi_from_tile(b);
+}
 INLINE vi vi_lut16(vi x, const uint8_t *table) {
     uint8_t b[64];
     vi_to_tile(b, x);

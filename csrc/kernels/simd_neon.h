@@ -119,6 +119,20 @@ INLINE vi vi_mul(vi x, vi y) { vi r; EACH4 r.v[i] = vmulq_s32(x.v[i], y.v[i]); r
 INLINE vi vi_xor(vi x, vi y) { vi r; EACH4 r.v[i] = veorq_s32(x.v[i], y.v[i]); return r; }
 INLINE vi vi_shr(vi x, int n) { return vi_shr_by(x, n); }
 INLINE vi vi_shl(vi x, int n) { vi r; EACH4 r.v[i] = vshlq_s32(x.v[i], vdupq_n_s32(n)); return r; }
+INLINE vf vf_of_bits(vi x) { VF4(vreinterpretq_f32_s32(x.v[i])); }
+/* Each byte x becomes 3 x / 256, a digit to base 3; 3 x modulo 256. */
+INLINE vi vi_digit3(vi x) {
+    uint8x16_t zero = vdupq_n_u8(0), one = vdupq_n_u8(1);
+    EACH4 {
+        uint8x16_t y = vqsubq_u8(vreinterpretq_u8_s32(x.v[i]), one);
+        x.v[i] = vreinterpretq_s32_u8(vshrq_n_u8(vrhaddq_u8(y, vrhaddq_u8(y, zero)), 6));
+    }
+    return x;
+}
+INLINE vi vi_triple(vi x) {
+    EACH4 x.v[i] = vreinterpretq_s32_u8(vmulq_u8(vreinterpretq_u8_s32(x.v[i]), vdupq_n_u8(3)));
+    return x;
+}
 INLINE vi vi_lut16(vi x, const uint8_t *table) {
     uint8x16_t t = vld1q_u8(table);
     EACH4 x.v[i] = vreinterpretq_s32_u8(vqtbl1q_u8(t, vreinterpretq_u8_s32(x.v[i])));
