@@ -28,10 +28,9 @@ CORE = [
 KERNELS = ["matmul", "rows", "attention", "attention_q8", "experts", "recurrent", "choose", "table"]
 HEADERS = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "csrc").rglob("*.h"))]
 FLAGS = ["-std=c11", "-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra"]
-AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma", "-mf16c"]
+AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "dq", "vl", "vnni", "vbmi")]
 X86 = {
-    "avx512vbmi": [*AVX512, "-mavx512vbmi"],
-    "avx512": AVX512,
+    "avx512": [*AVX512, "-mavx2", "-mfma", "-mf16c"],
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
 }
 ARM = {"neon": ["-march=armv8.2-a+dotprod+fp16"]}

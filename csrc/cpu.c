@@ -6,8 +6,8 @@
 #include <sys/auxv.h>
 #endif
 
-static edge_kernels storage[5];
-static const edge_kernels *available[5];
+static edge_kernels storage[4];
+static const edge_kernels *available[4];
 static int count;
 static char features[160];
 
@@ -37,8 +37,7 @@ static void detect(void) {
     avx512 &= feature(__builtin_cpu_supports("avx512dq") != 0, "avx512dq");
     avx512 &= feature(__builtin_cpu_supports("avx512vl") != 0, "avx512vl");
     avx512 &= feature(__builtin_cpu_supports("avx512vnni") != 0, "avx512vnni");
-    int vbmi = feature(__builtin_cpu_supports("avx512vbmi") != 0, "avx512vbmi");
-    if (vbmi && avx512 && avx2) offer(edge_kernels_avx512vbmi);
+    avx512 &= feature(__builtin_cpu_supports("avx512vbmi") != 0, "avx512vbmi");
     if (avx512 && avx2) offer(edge_kernels_avx512);
     if (avx2) offer(edge_kernels_avx2);
 #elif defined(__aarch64__)

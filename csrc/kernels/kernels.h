@@ -197,7 +197,6 @@ static inline size_t edge_tile_bytes(int n_in) { return (size_t)(n_in / 32) * (5
 void edge_kernels_generic(edge_kernels *table);
 void edge_kernels_avx2(edge_kernels *table);
 void edge_kernels_avx512(edge_kernels *table);
-void edge_kernels_avx512vbmi(edge_kernels *table);
 void edge_kernels_neon(edge_kernels *table);
 
 #endif

@@ -7,7 +7,7 @@
 #include "quants_columns.h"
 #include "quants_grid.h"
 
-#if !defined(EDGE_ISA_avx512vbmi)
+#if !defined(EDGE_ISA_avx512)
 NO_COLUMNS(iq2_xxs)
 NO_COLUMNS(iq2_xs)
 NO_COLUMNS(iq2_s)

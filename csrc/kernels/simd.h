@@ -27,10 +27,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-#if defined(EDGE_ISA_avx512vbmi)
+#if defined(EDGE_ISA_avx512)
 #include "simd_vbmi.h"
-#elif defined(EDGE_ISA_avx512)
-#include "simd_avx512.h"
 #elif defined(EDGE_ISA_avx2)
 #include "simd_avx2.h"
 #elif defined(EDGE_ISA_neon)
@@ -38,14 +36,12 @@
 #elif defined(EDGE_ISA_generic)
 #include "simd_generic.h"
 #else
-#error "define one of EDGE_ISA_avx512vbmi, EDGE_ISA_avx512, EDGE_ISA_avx2, EDGE_ISA_neon, EDGE_ISA_generic"
+#error "define one of EDGE_ISA_avx512, EDGE_ISA_avx2, EDGE_ISA_neon, EDGE_ISA_generic"
 #endif
 
 #define EDGE_PASTE_(a, b) a##_##b
 #define EDGE_PASTE(a, b) EDGE_PASTE_(a, b)
-#if defined(EDGE_ISA_avx512vbmi)
-#define FN(name) EDGE_PASTE(name, avx512vbmi)
-#elif defined(EDGE_ISA_avx512)
+#if defined(EDGE_ISA_avx512)
 #define FN(name) EDGE_PASTE(name, avx512)
 #elif defined(EDGE_ISA_avx2)
 #define FN(name) EDGE_PASTE(name, avx2)

@@ -1,4 +1,4 @@
-/* AVX-512 with VBMI: bytes looked up in large tables, and taken from any bit on. */
+/* AVX-512's VBMI: bytes looked up in large tables, and taken from any bit on. */
 #include "simd_avx512.h"
 
 /* A bit for each byte. */
