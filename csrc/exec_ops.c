@@ -156,7 +156,7 @@ static void spread(edge_step *step, const edge_op *op, int64_t row, int thread) 
             by = active;
         }
     }
-    k->scale_by(x, by, edge_value(step, op->out) + row * op->width, (size_t)op->width, (size_t)op->size,
+    k->scale_by(x, by, edge_value(step, op->out) + row * op->width, (size_t)op->width, op->size > 1 ? (size_t)op->size : 1,
                 op->kind == EDGE_OP_SCALE ? op->f1 : 0.0f);
 }
 
@@ -292,7 +292,7 @@ void edge_run_op(edge_step *step, int index, int thread, edge_team *team) {
         break;
     case EDGE_OP_EXPERTS: edge_run_experts(step, index, thread, n); break;
     default:
-        if (op->kind == EDGE_OP_SCALE ? op->weight >= 0 : op->kind != EDGE_OP_SOFTCAP && op->size > 1) {
+        if (op->kind == EDGE_OP_SCALE ? op->weight >= 0 : (op->kind == EDGE_OP_MUL || op->kind == EDGE_OP_GLU) && op->size > 1) {
             for (int64_t r = from; r < to; r++) spread(step, op, r, thread);
         } else {
             elementwise(step, op, rows, thread, n);
