@@ -21,6 +21,8 @@ typedef struct {
     int q_width;
 } edge_view;
 
+static int span_of(int position) { return position / EDGE_SPAN; }
+
 static edge_view view(edge_step *step, const edge_op *op) {
     edge_exec *e = step->exec;
     const edge_state *s = &e->model.states[op->state];
@@ -71,11 +73,29 @@ static const float *query(const edge_view *v, int row0, int h, int i) {
     return v->q + (int64_t)row * v->q_width + head * v->state->head_dim;
 }
 
-/* Queries of rows row0..row1-1 (one segment) and key head h, over spans span0..span1-1; merged into part, acc. */
-static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1, edge_part *part, float *acc,
+/* Rows of one segment, a key head and the spans they attend to. */
+typedef struct {
+    int row0, row1, h, span0, span1;
+} edge_work;
+
+/* Let the keys of a job's first span be fetched while the values of the one before are read. */
+static void look_ahead(edge_view *v, const edge_work *next) {
+    int begin = next->span0 * EDGE_SPAN, from = first_visible(v, v->step->positions[next->row0]) - begin;
+    int to = last_visible(v, next->row1 - 1) + 1 - begin;
+    from = from > 0 ? from / EDGE_PAGE : 0;
+    to = to < EDGE_SPAN ? (to + EDGE_PAGE - 1) / EDGE_PAGE : EDGE_SPAN / EDGE_PAGE;
+    v->kv.n_ahead = 0;
+    if (to <= from) return;
+    v->kv.ahead = edge_table(v->step, v->step->owner[next->row0], v->state->group) + begin / EDGE_PAGE + from;
+    v->kv.ahead_h = next->h;
+    v->kv.n_ahead = to - from;
+}
+
+/* Attend, merging into part and acc of each query.  next: the job that this thread has after this one, or NULL. */
+static void attend(edge_view *v, const edge_work *job, const edge_work *next, edge_part *part, float *acc,
                    float *scratch) {
     edge_step *step = v->step;
-    int dv = v->state->head_dim_v, total = (row1 - row0) * v->group;
+    int row0 = job->row0, h = job->h, dv = v->state->head_dim_v, total = (job->row1 - row0) * v->group;
     v->kv.pages = edge_table(step, step->owner[row0], v->state->group);
     void (*prepare)(const float *, int, float *) = step->exec->kernels->kv_query[step->exec->model.kv_type];
     size_t wide = edge_query_floats(v->state->head_dim);
@@ -83,7 +103,10 @@ static void attend(edge_view *v, int row0, int row1, int h, int span0, int span1
         part[i] = (edge_part){0.0f, -1.0f};
         if (prepare) prepare(query(v, row0, h, i), v->state->head_dim, v->queries + (size_t)i * wide);
     }
-    for (int span = span0; span < span1; span++) {
+    for (int span = job->span0; span < job->span1; span++) {
+        v->kv.n_ahead = 0;
+        if (span + 1 < job->span1) look_ahead(v, &(edge_work){row0, job->row1, h, span + 1, job->span1});
+        else if (next) look_ahead(v, next);
         for (int i = 0; i < total; i += EDGE_QUERIES) {
             const float *q[EDGE_QUERIES];
             float slopes[EDGE_QUERIES];
@@ -114,31 +137,34 @@ static void write(const edge_view *v, int row0, int query, int h, edge_part *par
     v->step->exec->kernels->finish(part, acc, v->out + ((int64_t)row * v->op->n_head + head) * dv, dv);
 }
 
-static int span_of(int position) { return position / EDGE_SPAN; }
-
-/* Rows of one job, all of one segment: whole blocks counted from the segment's first row. */
-typedef struct {
-    int row0, row1;
-} edge_rows;
-
 static int block_rows(const edge_view *v) {
     int rows = EDGE_JOB_QUERIES / v->group;
     return rows < 1 ? 1 : rows;
 }
 
-static edge_rows find_block(const edge_view *v, int block) {
+/* Jobs take whole blocks of rows, counted from each segment's first one. */
+static edge_work find_job(const edge_view *v, int block, int h) {
     const edge_batch *b = v->step->batch;
     int per = block_rows(v), row = 0;
     for (int s = 0; s < b->n_segments; s++) {
         int blocks = (b->segments[s].n_rows + per - 1) / per;
         if (block < blocks) {
-            int end = row + b->segments[s].n_rows, row0 = row + block * per;
-            return (edge_rows){row0, row0 + per < end ? row0 + per : end};
+            int end = row + b->segments[s].n_rows, row0 = row + block * per, row1 = row0 + per < end ? row0 + per : end;
+            return (edge_work){row0, row1, h, span_of(first_visible(v, v->step->positions[row0])),
+                               span_of(last_visible(v, row1 - 1)) + 1};
         }
         block -= blocks;
         row += b->segments[s].n_rows;
     }
-    return (edge_rows){0, 0};
+    return (edge_work){0, 0, 0, 0, 0};
+}
+
+/* Number `job` of those that take one span each. */
+static edge_work find_part(const edge_view *v, int job, int heads, int spans) {
+    edge_work w = find_job(v, job / spans / heads, job / spans % heads);
+    w.span0 += job % spans;
+    w.span1 = w.span0 + 1;
+    return w;
 }
 
 void edge_run_attention(edge_step *step, int index, int thread, edge_team *team) {
@@ -168,32 +194,31 @@ void edge_run_attention(edge_step *step, int index, int thread, edge_team *team)
     if (!split) {
         for (int job; (job = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < jobs;) {
             /* The last rows see most: begin with them, so that no thread is left with the longest job. */
-            edge_rows r = find_block(&v, blocks - 1 - job / heads);
-            int h = job % heads, last = last_visible(&v, r.row1 - 1);
-            attend(&v, r.row0, r.row1, h, span_of(first_visible(&v, step->positions[r.row0])), span_of(last) + 1, part,
-                   acc, scratch);
-            for (int i = 0; i < (r.row1 - r.row0) * v.group; i++) write(&v, r.row0, i, h, part + i, acc + (size_t)i * (size_t)dv);
+            edge_work w = find_job(&v, blocks - 1 - job / heads, job % heads);
+            attend(&v, &w, NULL, part, acc, scratch);
+            for (int i = 0; i < (w.row1 - w.row0) * v.group; i++)
+                write(&v, w.row0, i, w.h, part + i, acc + (size_t)i * (size_t)dv);
         }
         return;
     }
-    for (int job; (job = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < jobs * spans;) {
-        int span = job % spans, which = job / spans, h = which % heads;
-        edge_rows r = find_block(&v, which / heads);
-        int at = span + span_of(first_visible(&v, step->positions[r.row0]));
-        size_t keep = ((size_t)which * (size_t)spans + (size_t)span) * (size_t)queries;
-        attend(&v, r.row0, r.row1, h, at, at + 1, e->parts + keep, e->part_values + keep * (size_t)dv, scratch);
+    /* Each thread knows its next job, so that its keys can be fetched. */
+    int total = jobs * spans, then;
+    for (int job = atomic_fetch_add_explicit(next, 1, memory_order_relaxed); job < total; job = then) {
+        then = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
+        edge_work w = find_part(&v, job, heads, spans), after = find_part(&v, then, heads, spans);
+        size_t keep = (size_t)job * (size_t)queries;
+        attend(&v, &w, then < total ? &after : NULL, e->parts + keep, e->part_values + keep * (size_t)dv, scratch);
     }
     edge_team_barrier(team);
     for (int which; (which = atomic_fetch_add_explicit(next + 1, 1, memory_order_relaxed)) < jobs;) {
-        edge_rows r = find_block(&v, which / heads);
-        int h = which % heads;
-        for (int i = 0; i < (r.row1 - r.row0) * v.group; i++) {
+        edge_work w = find_job(&v, which / heads, which % heads);
+        for (int i = 0; i < (w.row1 - w.row0) * v.group; i++) {
             part[0] = (edge_part){0.0f, -1.0f};
             for (int span = 0; span < spans; span++) {
                 size_t from = ((size_t)which * (size_t)spans + (size_t)span) * (size_t)queries + (size_t)i;
                 e->kernels->merge(part, acc, e->parts + from, e->part_values + from * (size_t)dv, dv);
             }
-            write(&v, r.row0, i, h, part, acc);
+            write(&v, w.row0, i, w.h, part, acc);
         }
     }
 }

@@ -71,6 +71,7 @@ INLINE void values(const edge_kv *kv, const int is_f32, const int32_t *pages, in
     while (t0 < t1) {
         int next = (t0 / EDGE_PAGE + 1) * EDGE_PAGE, end = next < t1 ? next : t1;
         size_t at = value_at(kv, pages, h, t0) + (size_t)d;
+        if (d == 0) fetch_ahead(kv, t0 / EDGE_PAGE, (size_t)kv->head_dim * EDGE_PAGE * (is_f32 ? 4 : 2));
         for (; t0 < end; t0++, at += (size_t)kv->head_dim_v) {
             vf x[MAX_WIDE];
             UNROLL for (int j = 0; j < V; j++) x[j] = kv_load(kv->v, at + (size_t)(j * LANES), is_f32);

@@ -203,6 +203,7 @@ INLINE void values(const edge_kv *kv, const int32_t *pages, int h, int b, int pa
     UNROLL for (int i = 0; i < Q; i++) low[i] = high[i] = vi_zero();
     for (int g = page0; g < page1; g++) {
         const int8_t *v = (const int8_t *)record_of(kv->v, kv, pages[g], h, kv->head_dim_v) + b * BLOCK_BYTES;
+        if (b == 0) fetch_ahead(kv, g, edge_kv_bytes(EDGE_KV_Q8_0, kv->head_dim));
         UNROLL for (int t = 0; t < EDGE_PAGE; t += 2) {
             vw lo = vw_load(v + t * BLOCK), hi = vw_load(v + t * BLOCK + BLOCK);
             UNROLL for (int i = 0; i < Q; i++) {

@@ -65,6 +65,8 @@ typedef struct {
     int cold;              /* worth prefetching */
     const float *slopes;   /* of each query of a call: by how much its scores fall per position; NULL: none */
     const int *at;         /* the position of each query of a call; read where there are slopes */
+    const int32_t *ahead;  /* where it is worth prefetching: n_ahead pages whose keys of head ahead_h come next */
+    int ahead_h, n_ahead;
 } edge_kv;
 
 /* A router: how many experts there are, how many a row uses, from how many of how many equal groups. */

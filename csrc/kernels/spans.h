@@ -110,6 +110,12 @@ INLINE void weigh(const edge_kv *kv, const edge_sight *see, int n, int begin, fl
     }
 }
 
+/* Fetch what is next while page number i of a span's values is read, where it is worth it. */
+INLINE void fetch_ahead(const edge_kv *kv, int i, size_t record) {
+    if (!kv->cold || i >= kv->n_ahead) return;
+    fetch((const char *)kv->k + ((size_t)kv->ahead[i] * (size_t)kv->n_head_kv + (size_t)kv->ahead_h) * record, record);
+}
+
 /* Merge other parts into n <= MERGED running ones; a part with a negative sum is empty. */
 INLINE void merge_parts(int n, edge_part *into, float *const *acc, const edge_part *part, float *const *other,
                         int dim) {

@@ -154,7 +154,9 @@ static void run_attention(int kind, int dim, int dim_v, int window, float softca
     memset(values, 0xFF, v_bytes);
     int32_t pages[PAGES];
     for (int i = 0; i < PAGES; i++) pages[i] = (i * 11 + 5) % PAGES;
-    edge_kv kv = {keys, values, pages, HEADS, dim, dim_v, window, 0.2f, softcap, kind == EDGE_KV_F16, NULL, NULL};
+    edge_kv kv = {.k = keys, .v = values, .pages = pages, .n_head_kv = HEADS, .head_dim = dim, .head_dim_v = dim_v,
+                  .window = window, .scale = 0.2f, .softcap = softcap, .cold = kind == EDGE_KV_F16, .ahead = pages,
+                  .n_ahead = 3};
     for (int t = 0; t < TOKENS - 3; t++) {
         float *k = floats((size_t)(HEADS * dim), 2.0f), *v = floats((size_t)(HEADS * dim_v), 2.0f);
         kernels.kv_store[kind](k, v, &kv, pages[t / 16], t % 16);
@@ -205,7 +207,7 @@ static void run_store(void) {
     uint16_t keys[DIM * EDGE_PAGE], values[DIM * EDGE_PAGE];
     memset(keys, 0, sizeof keys);
     memset(values, 0, sizeof values);
-    edge_kv kv = {keys, values, NULL, 1, DIM, DIM, 0, 1.0f, 0.0f, 0, NULL, NULL};
+    edge_kv kv = {.k = keys, .v = values, .n_head_kv = 1, .head_dim = DIM, .head_dim_v = DIM, .scale = 1.0f};
     for (int t = 0; t < EDGE_PAGE; t++) {
         float *k = floats(DIM, ldexpf(1.0f, 2 * t - 26)), *v = floats(DIM, ldexpf(1.0f, 1 - t));
         for (int i = 0; i < DIM; i++) v[i] = t == 3 ? odd[i % N_ODD] : v[i];
