@@ -100,8 +100,7 @@ static edge_needs needs_of(edge_exec *e) {
 
 static int hold_act(edge_exec *e, edge_act *act, size_t values) {
     size_t nb = (values + 31) / 32;
-    return (act->q = hold(e, nb, 32)) && (act->d = hold(e, nb, 8)) && (act->sum32 = hold(e, nb, 4)) &&
-           (act->sum16 = hold(e, nb, 8)) && (act->isum16 = hold(e, nb, 8));
+    return (act->block = hold(e, nb, sizeof *act->block)) != NULL;
 }
 
 static int hold_experts(edge_exec *e, const edge_needs *n) {

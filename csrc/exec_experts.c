@@ -52,18 +52,12 @@ void edge_sort_row(const edge_step *step, const edge_op *op, edge_sorted *s) {
 }
 
 edge_act edge_act_at(const edge_act *act, int n_block, size_t block) {
-    return (edge_act){act->q + block * 32, act->d + block * 2, act->sum32 + block, act->sum16 + block * 2,
-                      act->isum16 + block * 2, n_block};
+    return (edge_act){act->block + block, n_block};
 }
 
 static void copy_row(const edge_act *from, size_t row, const edge_act *to, size_t pair, int n_block) {
     size_t n = (size_t)n_block;
-    edge_act a = edge_act_at(from, n_block, row * n), b = edge_act_at(to, n_block, pair * n);
-    memcpy(b.q, a.q, n * 32);
-    memcpy(b.d, a.d, n * 2 * sizeof *b.d);
-    memcpy(b.sum32, a.sum32, n * sizeof *b.sum32);
-    memcpy(b.sum16, a.sum16, n * 2 * sizeof *b.sum16);
-    memcpy(b.isum16, a.isum16, n * 2 * sizeof *b.isum16);
+    memcpy(to->block + pair * n, from->block + row * n, n * sizeof *to->block);
 }
 
 void edge_run_gather(edge_step *step, const edge_op *op, int rows, int thread, edge_team *team) {

@@ -19,15 +19,22 @@ enum {
     EDGE_N_TYPES = 43
 };
 
-/* Activations quantized row by row: every 16 values share one scale d = max|x| / 127.
- * A block is the 32 values that share a weight scale in most formats.  The sums correct for offsets
- * (integers) and carry the weights' mins (floats, times d). */
+/* Thirty-two quantized activations, which share a weight scale in most formats; every 16 have one scale
+ * d = max|x| / 127 of their own.  The sums correct for offsets (integers) and carry the weights' mins (floats,
+ * times d).  All of it lies in one cache line: a product follows one pointer for each row. */
 typedef struct {
-    int8_t *q;       /* [rows][n_block * 32] */
-    float *d;        /* [rows][2 * n_block] */
-    float *sum32;    /* [rows][n_block]      the quantized block's sum */
-    float *sum16;    /* [rows][2 * n_block]  the sums of its halves */
-    int32_t *isum16; /* [rows][2 * n_block]  the same before d */
+    int8_t q[32];
+    float d[2];
+    float sum16[2], sum32; /* of the quantized values of the halves, and of both */
+    int32_t isum16[2];     /* the same before d */
+    int32_t unused;
+} edge_act_block;
+
+_Static_assert(sizeof(edge_act_block) == 64, "a cache line");
+
+/* Rows of activations, each quantized by itself. */
+typedef struct {
+    edge_act_block *block; /* [rows][n_block] */
     int n_block;
 } edge_act;
 

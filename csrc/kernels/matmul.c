@@ -9,8 +9,10 @@
 #include "tables.h"
 
 
-/* Up to here unpacking again for each row is cheaper than a tile. */
-#define FEW_ROWS 1
+/* Up to here weights are unpacked a few blocks at a time, in turns with their products. */
+#define FEW_ROWS 32
+/* The last passes over a tile fetch the next one: what comes early has left the cache again when it is wanted. */
+#define FETCHING_PASSES 4
 /* Into the second-level cache: the first one holds the rows at work. */
 #define PREFETCH(p) __builtin_prefetch((p), 0, 2)
 
@@ -27,18 +29,38 @@ INLINE void store_tile(const edge_matrix *w, vf acc, int tile, float *out) {
 }
 
 /* Add half 0 or 1 of a block; t carries the first half over to the second where they share a scale. */
-INLINE vf add_half(vf acc, vf *t, vi sum, int half, const int SUB, const edge_act *act, size_t at, const float *ws) {
-    vf x = vi_to_vf(sum), d = vf_set1(act->d[2 * at + (size_t)half]);
-    if (SUB == 2) return vf_fma(vf_mul(x, vf_load(ws + half * LANES)), d, acc);
-    *t = half ? vf_fma(x, d, *t) : vf_mul(x, d);
+INLINE vf add_half(vf acc, vf *t, vi sum, int half, const int SUB, const edge_act_block *x, const float *ws) {
+    vf y = vi_to_vf(sum), d = vf_set1(x->d[half]);
+    if (SUB == 2) return vf_fma(vf_mul(y, vf_load(ws + half * LANES)), d, acc);
+    *t = half ? vf_fma(y, d, *t) : vf_mul(y, d);
     return half ? vf_fma(*t, vf_load(ws), acc) : acc;
 }
 
-INLINE vf add_mins(vf acc, const int SUB, const edge_act *act, size_t at, const float *wm) {
-    if (SUB == 1) return vf_fma(vf_load(wm), vf_set1(act->sum32[at]), acc);
-    acc = vf_fma(vf_load(wm), vf_set1(act->sum16[2 * at]), acc);
-    return vf_fma(vf_load(wm + LANES), vf_set1(act->sum16[2 * at + 1]), acc);
+INLINE vf add_mins(vf acc, const int SUB, const edge_act_block *x, const float *wm) {
+    if (SUB == 1) return vf_fma(vf_load(wm), vf_set1(x->sum32), acc);
+    acc = vf_fma(vf_load(wm), vf_set1(x->sum16[0]), acc);
+    return vf_fma(vf_load(wm + LANES), vf_set1(x->sum16[1]), acc);
 }
+
+/* Weights that will be wanted, fetched a step at a time while others are multiplied. */
+typedef struct {
+    const uint8_t *at;
+    size_t step; /* bytes */
+} edge_ahead;
+
+INLINE void fetch_ahead(edge_ahead *a) {
+    for (size_t line = 0; line < a->step; line += 64) PREFETCH(a->at + line);
+    a->at += a->step;
+}
+
+/* Sixteen weight rows, unpacked as matmul_tile.h wants them. */
+typedef struct {
+    uint8_t *bytes;
+    float *ws, *wm;
+    int offset;
+    const uint8_t *next; /* the tile that follows, to be fetched */
+    size_t next_bytes;
+} edge_tile;
 
 /* Types with an offset, with mins and with signed bytes, each with one or two scales a block. */
 #define C offset1
@@ -78,7 +100,7 @@ INLINE vf add_mins(vf acc, const int SUB, const edge_act *act, size_t at, const 
 #endif
 
 typedef void (*tile_fn)(const edge_matrix *w, const edge_act *act, int rows, float *out, int tile,
-                        const uint8_t *bytes, const float *ws, const float *wm, int offset);
+                        const edge_tile *p);
 
 INLINE tile_fn tile_class(int sub, int min, int is_signed) {
     if (is_signed) return sub == 1 ? signed1_tile : signed2_tile;

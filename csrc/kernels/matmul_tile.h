@@ -7,48 +7,48 @@
 #define C_(name) EDGE_PASTE(C, name)
 
 INLINE void C_(pass)(const edge_matrix *w, const edge_act *act, int a0, const int R, float *out, int tile,
-                     const uint8_t *bytes, const float *ws, const float *wm, int offset) {
-    int nb = act->n_block;
+                     const edge_tile *p, edge_ahead ahead) {
+    size_t pitch = (size_t)act->n_block;
     vf acc[TILE_ROWS];
     UNROLL for (int r = 0; r < R; r++) acc[r] = vf_zero();
-    for (int b = 0; b < nb; b++) {
-        size_t at = (size_t)a0 * (size_t)nb + (size_t)b;
-        const int8_t *q = act->q + 32 * at;
-        const uint8_t *v = bytes + (size_t)b * 512;
-        const float *s = ws + b * C_SUB * LANES, *m = wm + b * C_SUB * LANES;
+    for (int b = 0; b < act->n_block; b++) {
+        const edge_act_block *x = act->block + (size_t)a0 * pitch + (size_t)b;
+        const uint8_t *v = p->bytes + (size_t)b * 512;
+        const float *s = p->ws + b * C_SUB * LANES, *m = p->wm + b * C_SUB * LANES;
         vi sum[TILE_ROWS];
         vf t[TILE_ROWS];
+        fetch_ahead(&ahead);
         UNROLL for (int half = 0; half < 2; half++) {
             UNROLL for (int r = 0; r < R; r++)
-                sum[r] = C_MIN || C_SIGNED
-                             ? vi_zero()
-                             : vi_set1(-offset * act->isum16[2 * (at + (size_t)r * (size_t)nb) + (size_t)half]);
+                sum[r] = C_MIN || C_SIGNED ? vi_zero() : vi_set1(-p->offset * x[(size_t)r * pitch].isum16[half]);
             UNROLL for (int k = 4 * half; k < 4 * half + 4; k++)
                 UNROLL for (int r = 0; r < R; r++)
-                    sum[r] = vi_dot4(sum[r], v + 64 * k, q + (size_t)r * (size_t)nb * 32 + 4 * k, C_SIGNED);
+                    sum[r] = vi_dot4(sum[r], v + 64 * k, x[(size_t)r * pitch].q + 4 * k, C_SIGNED);
             UNROLL for (int r = 0; r < R; r++)
-                acc[r] = add_half(acc[r], &t[r], sum[r], half, C_SUB, act, at + (size_t)r * (size_t)nb, s);
+                acc[r] = add_half(acc[r], &t[r], sum[r], half, C_SUB, x + (size_t)r * pitch, s);
         }
-        if (C_MIN)
-            UNROLL for (int r = 0; r < R; r++) acc[r] = add_mins(acc[r], C_SUB, act, at + (size_t)r * (size_t)nb, m);
+        if (C_MIN) UNROLL for (int r = 0; r < R; r++) acc[r] = add_mins(acc[r], C_SUB, x + (size_t)r * pitch, m);
     }
     UNROLL for (int r = 0; r < R; r++) store_tile(w, acc[r], tile, out + (size_t)(a0 + r) * (size_t)w->n_out);
 }
 
-static void C_(tile)(const edge_matrix *w, const edge_act *act, int rows, float *out, int tile, const uint8_t *bytes,
-                     const float *ws, const float *wm, int offset) {
-    int a = 0;
-    for (; a + TILE_ROWS <= rows; a += TILE_ROWS)
-        C_(pass)(w, act, a, TILE_ROWS, out, tile, bytes, ws, wm, offset);
+static void C_(tile)(const edge_matrix *w, const edge_act *act, int rows, float *out, int tile, const edge_tile *p) {
+    int a = 0, calm = rows - FETCHING_PASSES * TILE_ROWS;
+    edge_ahead ahead = {p->next, p->next_bytes / (size_t)(FETCHING_PASSES * act->n_block)};
+    for (; a + TILE_ROWS <= rows; a += TILE_ROWS) {
+        C_(pass)(w, act, a, TILE_ROWS, out, tile, p, (edge_ahead){ahead.at, a < calm ? 0 : ahead.step});
+        if (a >= calm) ahead.at += ahead.step * (size_t)act->n_block;
+    }
+    ahead.step = 0;
     if (TILE_ROWS > 4 && a + 4 <= rows) {
-        C_(pass)(w, act, a, 4, out, tile, bytes, ws, wm, offset);
+        C_(pass)(w, act, a, 4, out, tile, p, ahead);
         a += 4;
     }
     if (a + 2 <= rows) {
-        C_(pass)(w, act, a, 2, out, tile, bytes, ws, wm, offset);
+        C_(pass)(w, act, a, 2, out, tile, p, ahead);
         a += 2;
     }
-    for (; a < rows; a++) C_(pass)(w, act, a, 1, out, tile, bytes, ws, wm, offset);
+    for (; a < rows; a++) C_(pass)(w, act, a, 1, out, tile, p, ahead);
 }
 #undef C_
 #undef C

@@ -7,13 +7,14 @@
 #ifndef EDGE_QUANTS_COLUMNS_H
 #define EDGE_QUANTS_COLUMNS_H
 
+#include "kernels.h"
 #include "quants.h"
 #include "quants_codebook.h"
 
 /* Where columns go: into the products of one row of activations, or, if there is a tile, into that. */
 typedef struct {
-    vi sum[8][2];    /* of each block's halves */
-    const int8_t *q; /* the activations of block b */
+    vi sum[8][2];            /* of each block's halves */
+    const edge_act_block *x; /* the activations of block b */
     int keep;        /* there is a tile */
     uint8_t *tile;   /* where block b begins */
     int flip;        /* bytes are signed, and stored as unsigned ones */
@@ -23,7 +24,7 @@ typedef struct {
 INLINE void emit(edge_sink *to, int i, int k, vi v) {
     if (to->flip) v = vi_xor(v, vi_set1((int32_t)0x80808080u));
     if (to->keep) vi_to_tile(to->tile + 512 * i + 64 * k, v);
-    else to->sum[i][k / 4] = vi_dot_column(to->sum[i][k / 4], v, to->q + 32 * i + 4 * k, to->is_signed);
+    else to->sum[i][k / 4] = vi_dot_column(to->sum[i][k / 4], v, to->x[i].q + 4 * k, to->is_signed);
 }
 
 INLINE vi masked(vi x, uint8_t mask) { return vi_and(x, vi_set1((int32_t)(0x01010101u * mask))); }

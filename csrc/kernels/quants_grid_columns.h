@@ -49,7 +49,7 @@ static void split_grids(void) {
 /* Column k of a block whose weights are w, or -w. */
 INLINE void emit_minus(edge_sink *to, int i, int k, vi w, vm minus) {
     if (to->keep) vi_to_tile(to->tile + 512 * i + 64 * k, vi_negate(vi_or(w, vi_set1((int32_t)0x80808080u)), minus));
-    else to->sum[i][k / 4] = vi_dot_minus(to->sum[i][k / 4], w, to->q + 32 * i + 4 * k, minus);
+    else to->sum[i][k / 4] = vi_dot_minus(to->sum[i][k / 4], w, to->x[i].q + 4 * k, minus);
 }
 
 /* The four weights of two bits each in byte k / 2 of `parts`, in the low bits of four bytes. */
@@ -150,7 +150,7 @@ INLINE void iq3_xxs_columns(edge_rows16 row, int b, edge_sink *to) {
     vi_columns(row, at + 64 + 4 * part, words);
     UNROLL for (int i = 0; i < 4; i++) {
         int8_t q[32];
-        if (!to->keep) vb_store((uint8_t *)q, vb_transpose4(vb_load((const uint8_t *)to->q + 32 * i)));
+        if (!to->keep) vb_store((uint8_t *)q, vb_transpose4(vb_load((const uint8_t *)to->x[i].q)));
         vi signs = vi_lut128(vi_windows(words[i], 0, 7, 14, 21), evened);
         UNROLL for (int half = 0; half < 2; half++) {
             vi index = x[2 * i + half];
@@ -167,7 +167,7 @@ INLINE void iq3_s_columns(edge_rows16 row, int b, edge_sink *to) {
     vi_columns(row, at + 72 + 4 * part, signs);
     UNROLL for (int i = 0; i < 4; i++) {
         int8_t q[32];
-        if (!to->keep) vb_store((uint8_t *)q, vb_transpose4(vb_load((const uint8_t *)to->q + 32 * i)));
+        if (!to->keep) vb_store((uint8_t *)q, vb_transpose4(vb_load((const uint8_t *)to->x[i].q)));
         UNROLL for (int half = 0; half < 2; half++) {
             int h = 8 * i + 4 * half - 7;
             vi index = x[2 * i + half];

@@ -4,8 +4,8 @@
 
 enum { RUNS = 16 }; /* of sixteen values, quantized together: one in each lane */
 
-/* x: RUNS * 16 values; to: where the first of them lie. */
-INLINE void quantize_runs(const float *x, const edge_act *to) {
+/* x: RUNS * 16 values, of which the first n blocks count. */
+INLINE void quantize_runs(const float *x, edge_act_block *to, int n) {
     vi bits[RUNS], q[RUNS];
     /* Magnitudes are ordered as their bits are, with infinities and NaN above all numbers. */
     UNROLL for (int i = 0; i < RUNS; i++) bits[i] = vi_and(vf_bits(vf_load(x + LANES * i)), vi_set1(0x7FFFFFFF));
@@ -16,38 +16,36 @@ INLINE void quantize_runs(const float *x, const edge_act *to) {
     inverse = vf_if_lt(limit, inverse, zero, inverse);
     /* A NaN or an infinity makes the scale NaN: it must not vanish in the rounding. */
     d = vf_add(d, vf_mul(max, zero));
-    float by[RUNS];
+    float by[RUNS], scale[RUNS], weighted[RUNS];
+    int32_t sums[RUNS];
     vf_store(by, inverse);
-    UNROLL for (int i = 0; i < RUNS; i++) {
-        q[i] = vf_to_vi(vf_min(vf_mul(vf_load(x + LANES * i), vf_set1(by[i])), most)); /* NaN becomes a number */
-        vi_store_i8(to->q + LANES * i, q[i]);
-    }
+    UNROLL for (int i = 0; i < RUNS; i++) /* NaN becomes a number */
+        q[i] = vf_to_vi(vf_min(vf_mul(vf_load(x + LANES * i), vf_set1(by[i])), most));
     vi sum = vi_sum16(q);
-    vi_store(to->isum16, sum);
-    vf_store(to->d, d);
-    vf_store(to->sum16, vf_mul(d, vi_to_vf(sum)));
-    for (int i = 0; i < RUNS / 2; i++) to->sum32[i] = to->sum16[2 * i] + to->sum16[2 * i + 1];
+    vi_store(sums, sum);
+    vf_store(scale, d);
+    vf_store(weighted, vf_mul(d, vi_to_vf(sum)));
+    UNROLL for (int i = 0; i < RUNS / 2; i++) {
+        if (i >= n) break;
+        for (int half = 0; half < 2; half++) {
+            int run = 2 * i + half;
+            vi_store_i8(to[i].q + LANES * half, q[run]);
+            to[i].d[half] = scale[run];
+            to[i].sum16[half] = weighted[run];
+            to[i].isum16[half] = sums[run];
+        }
+        to[i].sum32 = weighted[2 * i] + weighted[2 * i + 1];
+    }
 }
 
 static void quantize(const float *x, int row, int b0, int b1, const edge_act *act) {
-    size_t at = (size_t)row * (size_t)act->n_block + (size_t)b0, end = at + (size_t)(b1 - b0);
-    for (x += 32 * b0; at + RUNS / 2 <= end; at += RUNS / 2, x += 16 * RUNS) {
-        edge_act to = {act->q + 32 * at, act->d + 2 * at, act->sum32 + at, act->sum16 + 2 * at, act->isum16 + 2 * at, 0};
-        quantize_runs(x, &to);
-    }
-    size_t n = end - at;
+    edge_act_block *to = act->block + (size_t)row * (size_t)act->n_block + (size_t)b0;
+    int n = b1 - b0;
+    for (x += 32 * b0; n >= RUNS / 2; n -= RUNS / 2, x += 16 * RUNS, to += RUNS / 2) quantize_runs(x, to, RUNS / 2);
     if (!n) return;
-    float padded[16 * RUNS] = {0}, d[RUNS], sum32[RUNS / 2], sum16[RUNS];
-    int8_t q[16 * RUNS];
-    int32_t isum16[RUNS];
-    edge_act to = {q, d, sum32, sum16, isum16, 0};
-    memcpy(padded, x, 32 * n * sizeof *x);
-    quantize_runs(padded, &to);
-    memcpy(act->q + 32 * at, q, 32 * n);
-    memcpy(act->d + 2 * at, d, 2 * n * sizeof *d);
-    memcpy(act->sum32 + at, sum32, n * sizeof *sum32);
-    memcpy(act->sum16 + 2 * at, sum16, 2 * n * sizeof *sum16);
-    memcpy(act->isum16 + 2 * at, isum16, 2 * n * sizeof *isum16);
+    float padded[16 * RUNS] = {0};
+    memcpy(padded, x, 32 * (size_t)n * sizeof *x);
+    quantize_runs(padded, to, n);
 }
 
 /* The sum of squares runs over 16 lanes and the summing tree; the end of a run is padded with zeros. */

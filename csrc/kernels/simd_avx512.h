@@ -76,9 +76,9 @@ INLINE void vi_store_i8(int8_t *p, vi a) { _mm_storeu_si128((__m128i *)p, _mm512
 /* acc[row] += four unsigned weight bytes of each of 16 rows times four activations. */
 INLINE vi vi_dot_column(vi acc, vi w, const int8_t *act, int is_signed) {
     (void)is_signed;
-    int32_t a;
-    memcpy(&a, act, sizeof a);
-    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(a));
+    struct four { int8_t x[4]; };
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const struct four *)(const void *)act));
+    return acc;
 }
 INLINE vi vi_from_tile(const uint8_t *p) { return _mm512_load_si512((const void *)p); }
 INLINE void vi_to_tile(uint8_t *p, vi x) { _mm512_store_si512((void *)p, x); }
@@ -107,11 +107,12 @@ INLINE vi vi_words(const uint8_t *const *row, size_t at) {
 }
 /* The lower halves of 16 words, as f16. */
 INLINE vf vf_from_words(vi x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
+INLINE __m256i rows2_(const uint8_t *a, const uint8_t *b) {
+    __m256i x = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)a));
+    return _mm256_inserti128_si256(x, _mm_loadu_si128((const __m128i *)(const void *)b), 1);
+}
 INLINE __m512i rows4_(const uint8_t *const *row, size_t at) {
-    __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(row[0] + at)));
-    x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(const void *)(row[4] + at)), 1);
-    x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(const void *)(row[8] + at)), 2);
-    return _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(const void *)(row[12] + at)), 3);
+    return join_(rows2_(row[0] + at, row[4] + at), rows2_(row[8] + at, row[12] + at));
 }
 /* Sixteen bytes `at` each of 16 rows: out[k] has bytes 4k..4k+3 of every row. */
 INLINE void vi_columns(const uint8_t *const *row, size_t at, vi out[4]) {

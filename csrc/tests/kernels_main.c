@@ -51,17 +51,9 @@ static uint8_t *weights(int t, size_t rows, size_t n_in, int wild) {
 
 static edge_act activations(const float *x, int rows, int n_in) {
     size_t r = (size_t)rows, nb = (size_t)n_in / 32;
-    edge_act act = {room(r * nb * 32), room(r * nb * 8), room(r * nb * 4), room(r * nb * 8), room(r * nb * 8), (int)nb};
+    edge_act act = {room(r * nb * sizeof *act.block), (int)nb};
     for (int i = 0; i < rows; i++) kernels.quantize(x + (size_t)i * (size_t)n_in, i, 0, (int)nb, &act);
     return act;
-}
-
-static void forget(edge_act *act) {
-    free(act->q);
-    free(act->d);
-    free(act->sum32);
-    free(act->sum16);
-    free(act->isum16);
 }
 
 static void run_quantize(void) {
@@ -70,18 +62,20 @@ static void run_quantize(void) {
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < N; i++) x[r * N + i] = ldexpf(x[r * N + i], r * 6 - 130);
     edge_act act = activations(x, ROWS, N);
-    absorb(act.q, ROWS * N);
-    absorb(act.isum16, ROWS * N / 16 * 4);
-    absorb_floats(act.d, ROWS * N / 16);
-    absorb_floats(act.sum16, ROWS * N / 16);
-    absorb_floats(act.sum32, ROWS * N / 32);
+    for (int i = 0; i < ROWS * N / 32; i++) {
+        absorb(act.block[i].q, sizeof act.block[i].q);
+        absorb(act.block[i].isum16, sizeof act.block[i].isum16);
+        absorb_floats(act.block[i].d, 2);
+        absorb_floats(act.block[i].sum16, 2);
+        absorb_floats(&act.block[i].sum32, 1);
+    }
     report("quantize", N);
-    forget(&act);
+    free(act.block);
     for (int r = 0; r < ROWS; r++) x[r * N + (r * 37) % N] = odd[r % N_ODD];
     act = activations(x, ROWS, N);
-    absorb_floats(act.d, ROWS * N / 16); /* bytes of a run with a NaN scale are free */
+    for (int i = 0; i < ROWS * N / 32; i++) absorb_floats(act.block[i].d, 2); /* bytes of a run with a NaN scale are free */
     report("quantize-odd", N);
-    forget(&act);
+    free(act.block);
     free(x);
 }
 
@@ -101,7 +95,7 @@ static void run_matmul(int t) {
         kernels.matmul[types[t].type](&w, x, &act, rows, out, 0, 1, scratch);
         absorb_floats(out, (size_t)(rows * n_out));
         report("matmul", 100 * types[t].type + rows);
-        forget(&act);
+        free(act.block);
         free(data), free(x), free(bias), free(out), free(scratch);
     }
 }
