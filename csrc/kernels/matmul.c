@@ -9,10 +9,11 @@
 #include "tables.h"
 
 
-/* Up to here weights are unpacked a few blocks at a time, in turns with their products. */
-#define FEW_ROWS 32
-/* The last passes over a tile fetch the next one: what comes early has left the cache again when it is wanted. */
-#define FETCHING_PASSES 4
+/* Up to here weights are unpacked a block at a time, in turns with their products: where registers hold a whole
+ * block.  Elsewhere a pass of four rows over a tile needs fewer loads. */
+#define FEW_ROWS (TILE_ROWS > 4 ? 32 : 1)
+/* The last rows of a tile fetch the next one: what comes early has left the cache again when it is wanted. */
+#define FETCHING_ROWS 24
 /* Into the second-level cache: the first one holds the rows at work. */
 #define PREFETCH(p) __builtin_prefetch((p), 0, 2)
 
@@ -61,6 +62,14 @@ typedef struct {
     const uint8_t *next; /* the tile that follows, to be fetched */
     size_t next_bytes;
 } edge_tile;
+
+/* What rows a0..a0+R-1 fetch of the next tile. */
+INLINE edge_ahead share_ahead(const edge_tile *p, int rows, int a0, int R, int nb) {
+    int some = rows < FETCHING_ROWS ? rows : FETCHING_ROWS, at = a0 - (rows - some);
+    if (!p->next || at < 0) return (edge_ahead){p->bytes, 0};
+    return (edge_ahead){p->next + p->next_bytes * (size_t)at / (size_t)some,
+                        p->next_bytes * (size_t)R / (size_t)some / (size_t)nb};
+}
 
 /* Types with an offset, with mins and with signed bytes, each with one or two scales a block. */
 #define C offset1

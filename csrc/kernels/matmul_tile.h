@@ -7,7 +7,8 @@
 #define C_(name) EDGE_PASTE(C, name)
 
 INLINE void C_(pass)(const edge_matrix *w, const edge_act *act, int a0, const int R, float *out, int tile,
-                     const edge_tile *p, edge_ahead ahead) {
+                     const edge_tile *p, int rows) {
+    edge_ahead ahead = share_ahead(p, rows, a0, R, act->n_block);
     size_t pitch = (size_t)act->n_block;
     vf acc[TILE_ROWS];
     UNROLL for (int r = 0; r < R; r++) acc[r] = vf_zero();
@@ -33,22 +34,17 @@ INLINE void C_(pass)(const edge_matrix *w, const edge_act *act, int a0, const in
 }
 
 static void C_(tile)(const edge_matrix *w, const edge_act *act, int rows, float *out, int tile, const edge_tile *p) {
-    int a = 0, calm = rows - FETCHING_PASSES * TILE_ROWS;
-    edge_ahead ahead = {p->next, p->next_bytes / (size_t)(FETCHING_PASSES * act->n_block)};
-    for (; a + TILE_ROWS <= rows; a += TILE_ROWS) {
-        C_(pass)(w, act, a, TILE_ROWS, out, tile, p, (edge_ahead){ahead.at, a < calm ? 0 : ahead.step});
-        if (a >= calm) ahead.at += ahead.step * (size_t)act->n_block;
-    }
-    ahead.step = 0;
+    int a = 0;
+    for (; a + TILE_ROWS <= rows; a += TILE_ROWS) C_(pass)(w, act, a, TILE_ROWS, out, tile, p, rows);
     if (TILE_ROWS > 4 && a + 4 <= rows) {
-        C_(pass)(w, act, a, 4, out, tile, p, ahead);
+        C_(pass)(w, act, a, 4, out, tile, p, rows);
         a += 4;
     }
     if (a + 2 <= rows) {
-        C_(pass)(w, act, a, 2, out, tile, p, ahead);
+        C_(pass)(w, act, a, 2, out, tile, p, rows);
         a += 2;
     }
-    for (; a < rows; a++) C_(pass)(w, act, a, 1, out, tile, p, ahead);
+    for (; a < rows; a++) C_(pass)(w, act, a, 1, out, tile, p, rows);
 }
 #undef C_
 #undef C
