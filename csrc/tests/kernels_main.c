@@ -80,9 +80,9 @@ static void run_quantize(void) {
 }
 
 static void run_matmul(int t) {
-    static const int rows_of[] = {1, 2, 5, 17};
+    static const int rows_of[] = {1, 2, 5, 17, 37};
     int n_out = 39, n_in = types[t].block == 1 ? 100 : 2 * 256 + (types[t].block == 32 ? 96 : 0);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         int rows = rows_of[i], act_in = types[t].block == 1 ? 0 : n_in;
         uint8_t *data = weights(t, (size_t)n_out, (size_t)n_in, 0);
         float *x = floats((size_t)(rows * n_in), 3.0f), *bias = floats((size_t)n_out, 1.0f), scale = 0.7f;
