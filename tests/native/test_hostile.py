@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgellm.backends.lowering import KINDS
+from edgellm.program.ops import Add
 from tests.support.hostile import N_PAGES, Description, Step
 from tests.support.native import N_EMBD, N_VOCAB
 
@@ -48,6 +50,16 @@ def test_spoiled_descriptions(core: Any, kind: str) -> None:
     assert counts["ValueError"] > 150
     assert counts["worked"] > 30
     assert not counts["silent"]
+
+
+@pytest.mark.parametrize("size", [-1, 2, 2**20])
+def test_fields_that_an_op_does_not_name_are_ignored(core: Any, isa: str, size: int) -> None:
+    expected = Step().run(Description.of("Q4_K", isa).make(core))
+    spoiled = Description.of("Q4_K", isa)
+    additions = spoiled.ops["kind"] == KINDS[Add]
+    assert additions.any()
+    spoiled.ops["size"][additions] = size
+    np.testing.assert_array_equal(Step().run(spoiled.make(core)), expected)
 
 
 def test_spoiled_steps_leave_no_trace(executor: Any) -> None:
