@@ -81,6 +81,13 @@ static inline uint8_t *edge_thread_scratch(const edge_exec *e, int thread) {
     return e->scratch + (size_t)thread * e->scratch_bytes;
 }
 
+/* The product of n gates, activated, and what they let pass, with the limits of the op if it has any. */
+static inline void edge_glu(const edge_kernels *k, const edge_op *op, const float *gate, const float *up, float *out,
+                            size_t n) {
+    if (op->f0 == 0.0f && op->f1 == 0.0f) k->glu(gate, up, out, n, op->activation);
+    else k->glu_limited(gate, up, out, n, op->activation, op->f0, op->f1);
+}
+
 /* Whose units a thread takes, and which one it took last. */
 typedef struct {
     int passed;    /* threads whose units are all taken, from the thread itself on */

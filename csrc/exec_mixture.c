@@ -26,8 +26,7 @@ static void inner(const edge_step *step, const edge_op *ops, const edge_sorted *
         float *x = some == 1 ? a + 16 * first->from : a, *y = some == 1 ? b + 16 * first->from : b;
         float *gate = glu->a == ops[FIRST].out ? x : y, *up = gate == x ? y : x;
         size_t n = (size_t)some * (size_t)columns;
-        if (glu->f0 == 0.0f && glu->f1 == 0.0f) e->kernels->glu(gate, up, x, n, glu->activation);
-        else e->kernels->glu_limited(gate, up, x, n, glu->activation, glu->f0, glu->f1);
+        edge_glu(e->kernels, glu, gate, up, x, n);
         for (int32_t i = 0; i < some; i++) {
             edge_act to = edge_act_at(&e->inner, n_ff / 32, (at + (size_t)i) * (size_t)(n_ff / 32) + (size_t)first->from / 2);
             e->kernels->quantize(x + i * columns, 0, 0, columns / 32, &to);

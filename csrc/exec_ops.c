@@ -107,8 +107,7 @@ static void elementwise(edge_step *step, const edge_op *op, int rows, int thread
     case EDGE_OP_ADD: k->add(a, edge_value(step, op->b) + from, out, count); break;
     case EDGE_OP_MUL: k->mul(a, edge_value(step, op->b) + from, out, count); break;
     case EDGE_OP_GLU:
-        if (op->f0 == 0.0f && op->f1 == 0.0f) k->glu(a, edge_value(step, op->b) + from, out, count, op->activation);
-        else k->glu_limited(a, edge_value(step, op->b) + from, out, count, op->activation, op->f0, op->f1);
+        edge_glu(k, op, a, edge_value(step, op->b) + from, out, count);
         break;
     case EDGE_OP_SCALE:
         if (op->f1 == 0.0f) k->scale(a, out, count, op->f0);

@@ -9,7 +9,7 @@ INLINE void quantize_runs(const float *x, edge_act_block *to, int n) {
     vi bits[RUNS], q[RUNS];
     /* Magnitudes are ordered as their bits are, with infinities and NaN above all numbers. */
     UNROLL for (int i = 0; i < RUNS; i++) bits[i] = vi_and(vf_bits(vf_load(x + LANES * i)), vi_set1(0x7FFFFFFF));
-    vf max = vi_as_vf(vi_most16(bits)), zero = vf_zero(), most = vf_set1(127.0f), limit = vf_set1(3.4e38f);
+    vf max = vf_of_bits(vi_most16(bits)), zero = vf_zero(), most = vf_set1(127.0f), limit = vf_set1(3.4e38f);
     vf d = vf_div(max, most), inverse = vf_if_lt(zero, max, vf_div(most, max), zero);
     /* The inverse of a subnormal may overflow: such values are zero. */
     d = vf_if_lt(limit, inverse, zero, d);

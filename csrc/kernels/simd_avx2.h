@@ -87,7 +87,7 @@ INLINE void vi_store(int32_t *p, vi x) {
     _mm256_storeu_si256((__m256i *)(void *)(p + 8), x.b);
 }
 INLINE vi vf_bits(vf x) { return (vi){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
-INLINE vf vi_as_vf(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+INLINE vf vf_of_bits(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 #define ACROSS_(name, op)                                                                                       \
     INLINE __m256i name##2_(__m256i a, __m256i b) {                                                             \
         return op(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));                                    \
@@ -148,7 +148,6 @@ INLINE vi vi_mul(vi x, vi y) { return (vi){_mm256_mullo_epi32(x.a, y.a), _mm256_
 INLINE vi vi_xor(vi x, vi y) { return (vi){_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
 #define vi_shr(x, n) ((vi){_mm256_srli_epi32((x).a, (n)), _mm256_srli_epi32((x).b, (n))})
 #define vi_shl(x, n) ((vi){_mm256_slli_epi32((x).a, (n)), _mm256_slli_epi32((x).b, (n))})
-INLINE vf vf_of_bits(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 INLINE __m256i digit3_(__m256i x) {
     x = _mm256_subs_epu8(x, _mm256_set1_epi8(1));
     x = _mm256_avg_epu8(x, _mm256_avg_epu8(x, _mm256_setzero_si256()));

@@ -62,7 +62,7 @@ INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
 INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 INLINE void vi_store(int32_t *p, vi x) { _mm512_storeu_si512((void *)p, x); }
 INLINE vi vf_bits(vf x) { return _mm512_castps_si512(x); }
-INLINE vf vi_as_vf(vi x) { return _mm512_castsi512_ps(x); }
+INLINE vf vf_of_bits(vi x) { return _mm512_castsi512_ps(x); }
 INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
@@ -86,7 +86,6 @@ INLINE vi vi_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
 INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 #define vi_shr(x, n) _mm512_srli_epi32((x), (n))
 #define vi_shl(x, n) _mm512_slli_epi32((x), (n))
-INLINE vf vf_of_bits(vi x) { return _mm512_castsi512_ps(x); }
 /* Each byte x becomes 3 x / 256, a digit to base 3; 3 x modulo 256. */
 INLINE vi vi_digit3(vi x) {
     x = _mm512_subs_epu8(x, _mm512_set1_epi8(1));

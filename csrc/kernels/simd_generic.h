@@ -105,7 +105,7 @@ INLINE vi vi_zero(void) { return (vi){{0}}; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH(16) r.v[i] = x; return r; }
 INLINE void vi_store(int32_t *p, vi x) { memcpy(p, x.v, sizeof x.v); }
 INLINE vi vf_bits(vf x) { vi r; memcpy(r.v, x.v, sizeof r.v); return r; }
-INLINE vf vi_as_vf(vi x) { vf r; memcpy(r.v, x.v, sizeof r.v); return r; }
+INLINE vf vf_of_bits(vi x) { vf r; memcpy(r.v, x.v, sizeof r.v); return r; }
 /* Lane i: the sum, and the largest, of the lanes of vector i. */
 INLINE vi vi_sum16(const vi x[16]) {
     vi r = {{0}};
@@ -153,11 +153,6 @@ INLINE vi vi_mul(vi x, vi y) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i
 INLINE vi vi_xor(vi x, vi y) { vi r; EACH(16) r.v[i] = x.v[i] ^ y.v[i]; return r; }
 INLINE vi vi_shr(vi x, int n) { return vi_shr_by(x, n); }
 INLINE vi vi_shl(vi x, int n) { vi r; EACH(16) r.v[i] = (int32_t)((uint32_t)x.v[i] << n); return r; }
-INLINE vf vf_of_bits(vi x) {
-    vf r;
-    memcpy(r.v, x.v, sizeof r.v);
-    return r;
-}
 /* Each byte x becomes 3 x / 256, a digit to base 3; 3 x modulo 256. */
 INLINE vi vi_digit3(vi x) {
     uint8_t b[64];

@@ -68,7 +68,7 @@ INLINE vi vi_zero(void) { vi r; EACH4 r.v[i] = vdupq_n_s32(0); return r; }
 INLINE vi vi_set1(int32_t x) { vi r; EACH4 r.v[i] = vdupq_n_s32(x); return r; }
 INLINE void vi_store(int32_t *p, vi x) { EACH4 vst1q_s32(p + 4 * i, x.v[i]); }
 INLINE vi vf_bits(vf x) { vi r; EACH4 r.v[i] = vreinterpretq_s32_f32(x.v[i]); return r; }
-INLINE vf vi_as_vf(vi x) { VF4(vreinterpretq_f32_s32(x.v[i])); }
+INLINE vf vf_of_bits(vi x) { VF4(vreinterpretq_f32_s32(x.v[i])); }
 #define ACROSS_(name, op, pairs)                                                          \
     INLINE int32x4_t name##1_(vi x) { return op(op(x.v[0], x.v[1]), op(x.v[2], x.v[3])); } \
     INLINE vi name##16(const vi x[16]) {                                                  \
@@ -119,7 +119,6 @@ INLINE vi vi_mul(vi x, vi y) { vi r; EACH4 r.v[i] = vmulq_s32(x.v[i], y.v[i]); r
 INLINE vi vi_xor(vi x, vi y) { vi r; EACH4 r.v[i] = veorq_s32(x.v[i], y.v[i]); return r; }
 INLINE vi vi_shr(vi x, int n) { return vi_shr_by(x, n); }
 INLINE vi vi_shl(vi x, int n) { vi r; EACH4 r.v[i] = vshlq_s32(x.v[i], vdupq_n_s32(n)); return r; }
-INLINE vf vf_of_bits(vi x) { VF4(vreinterpretq_f32_s32(x.v[i])); }
 /* Each byte x becomes 3 x / 256, a digit to base 3; 3 x modulo 256. */
 INLINE vi vi_digit3(vi x) {
     uint8x16_t zero = vdupq_n_u8(0), one = vdupq_n_u8(1);

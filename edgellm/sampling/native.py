@@ -37,10 +37,13 @@ class Shortcut:
     """Chooses by one call of the core."""
 
     def __init__(
-        self, plan: tuple[int, float, bytes], memory: Memory, bias: partial[Candidates] | None, penalties: Step | None
+        self,
+        core: tuple[Any, str],
+        plan: tuple[int, float, bytes],
+        memory: Memory,
+        bias: partial[Candidates] | None,
+        penalties: Step | None,
     ) -> None:
-        core = _core()
-        assert core is not None
         self._choose, self._isa = core
         self._k, self._whole, self._cuts = plan
         self._window = memory.window
@@ -81,7 +84,8 @@ def shortcut(
     names = list(steps)
     penalties = steps["penalties"] if names[:1] == ["penalties"] else None
     plan = _plan(params, n_vocab, names if penalties is None else names[1:])
-    return None if plan is None or _core() is None else Shortcut(plan, memory, bias, penalties)
+    core = _core()
+    return None if plan is None or core is None else Shortcut(core, plan, memory, bias, penalties)
 
 
 @lru_cache(maxsize=1)
